@@ -1,0 +1,108 @@
+#include "kernel/tile.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernel/panel.h"
+#include "kernel/repair.h"
+#include "kvring/error.h"
+
+// AVX3_DL adds nothing the kernel uses over AVX3, and targets without fused multiply-add are only kept as the
+// baseline. SVE has no fixed vector arrays; Arm runs NEON.
+#define HWY_DISABLED_TARGETS \
+  (HWY_AVX3_DL | HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernel/tile.cc"
+#include <hwy/foreach_target.h>
+
+#include "kernel/tile-inl.h"
+
+#if HWY_ONCE
+namespace kvring {
+
+HWY_EXPORT(attend_tile_target);
+
+void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const PanelJob> panels,
+                 TileScratch& scratch) {
+  HWY_DYNAMIC_DISPATCH(attend_tile_target)(shape, tile, panels, scratch);
+}
+
+namespace {
+
+struct ScratchSizes {
+  std::int64_t k, v, scores, partial;
+  explicit ScratchSizes(const TileShape& s) {
+    const bool widened = s.kv_dtype != DType::kF32;
+    k = widened ? round_up(s.max_keys * s.head_dim, 16) : 0;
+    v = widened ? round_up(s.max_keys * s.value_dim, 16) : 0;
+    scores = s.max_keys * kPanelRows;
+    partial = (s.value_dim + 1) * kPanelRows;
+  }
+  std::int64_t floats() const { return k + v + scores + partial + 2 * kPanelRows; }
+};
+
+struct Target {
+  decltype(hwy::SupportedTargets()) bit;
+  std::string name;
+};
+
+// Compiled in and supported here, best first: Highway gives better targets lower bits.
+std::vector<Target> usable_targets() {
+  std::vector<Target> targets;
+  const auto usable = hwy::SupportedTargets() & HWY_TARGETS;
+  for (int i = 0; i < 63; ++i) {
+    const auto bit = static_cast<decltype(hwy::SupportedTargets())>(1) << i;
+    if (usable & bit) targets.push_back({bit, hwy::TargetName(bit)});
+  }
+  return targets;
+}
+
+}  // namespace
+
+std::int64_t TileScratch::bytes(const TileShape& shape) { return ScratchSizes(shape).floats() * 4; }
+
+TileScratch::TileScratch(const TileShape& shape) : memory_(bytes(shape)) {
+  const ScratchSizes sizes(shape);
+  auto* next = reinterpret_cast<float*>(memory_.data());
+  const auto take = [&next](std::int64_t count) {
+    float* p = next;
+    next += count;
+    return p;
+  };
+  k = take(sizes.k);
+  v = take(sizes.v);
+  scores = take(sizes.scores);
+  partial = take(sizes.partial);
+  tile_max = take(kPanelRows);
+  shift = reinterpret_cast<std::int32_t*>(take(kPanelRows));
+}
+
+LogitTransform make_logit_transform(const Problem& problem) {
+  constexpr double kLog2EulerNumber = 1.4426950408889634;
+  const double scale = problem.scale();
+  if (problem.softcap == 0) return {static_cast<float>(scale * kLog2EulerNumber), 0.0f};
+  return {static_cast<float>(scale / problem.softcap),
+          static_cast<float>(problem.softcap * kLog2EulerNumber)};
+}
+
+std::vector<std::string> kernel_isas() {
+  std::vector<std::string> names;
+  for (const Target& target : usable_targets()) names.push_back(target.name);
+  return names;
+}
+
+void force_kernel_isa(const std::string& name) {
+  hwy::SetSupportedTargetsForTest(0);
+  hwy::GetChosenTarget().DeInit();
+  if (name.empty()) return;
+  for (const Target& target : usable_targets()) {
+    if (target.name != name) continue;
+    hwy::SetSupportedTargetsForTest(target.bit);
+    hwy::GetChosenTarget().DeInit();
+    return;
+  }
+  throw InvalidArgument("instruction set '" + name + "' is not compiled in or not supported by this machine");
+}
+
+}  // namespace kvring
+#endif  // HWY_ONCE

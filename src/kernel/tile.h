@@ -1,0 +1,92 @@
+// The kernel's seam: one tile of keys against a few panels of query rows. It knows rows' key intervals, and
+// neither masks nor layouts. Runs on the best instruction set of this machine (Highway's dispatch); all of
+// them give the same bits, because lanes hold queries and every sum over dims or keys is one fused chain in a
+// fixed order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernel/pack.h"
+#include "kvring/problem.h"
+#include "kvring/tensor.h"
+#include "tensor/buffer.h"
+
+namespace kvring {
+
+// Query rows side by side in the lanes: 3 vectors of AVX-512, 6 of AVX2, 12 of NEON. A register tile of 8 x 3
+// vectors fills 24 accumulators of 32 (4 x 3 of 16 on AVX2), enough to cover two FMA ports x 4 cycles.
+inline constexpr int kPanelRows = 48;
+
+// Keys of the tile that each row of a panel sees: begin <= key < end.
+struct RowKeys {
+  std::int32_t begin[kPanelRows];
+  std::int32_t end[kPanelRows];
+};
+
+// From a dot product q.k to a logit in log2 units: dot * scale, or cap * tanh(dot * scale).
+struct LogitTransform {
+  float scale = 1;
+  float cap = 0;  // 0: no softcap
+};
+LogitTransform make_logit_transform(const Problem& problem);
+
+struct PanelJob {
+  const float* q = nullptr;       // [head_dim][48], aligned
+  const RowKeys* keys = nullptr;  // null: every row sees every key of the tile
+  std::byte* state = nullptr;     // accumulator of the panel, see panel.h
+};
+
+struct TileShape {
+  std::int64_t head_dim = 0;
+  std::int64_t value_dim = 0;
+  std::int64_t max_keys = 0;
+  DType kv_dtype = DType::kF32;
+  Accumulation accumulation = Accumulation::kReproducible;
+  LogitTransform logits;
+};
+
+// Working memory of one thread.
+class TileScratch {
+ public:
+  explicit TileScratch(const TileShape& shape);
+  static std::int64_t bytes(const TileShape& shape);
+
+  float* k;             // [max_keys * head_dim], unpacked 16-bit keys; null for f32
+  float* v;             // [max_keys * value_dim]
+  float* scores;        // [max_keys][48]: logits, then weights
+  float* partial;       // [value_dim + 1][48]: weighted values, then the sum of weights
+  float* tile_max;      // [48]: m of each row; -inf: the row sees no key of this tile
+  std::int32_t* shift;  // [48]: weights are relative to 2^(m + shift)
+
+ private:
+  AlignedBuffer memory_;
+};
+
+// Attends one packed tile and adds the partials to the panels' states. Thread-safe on distinct states and
+// scratch.
+void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const PanelJob> panels,
+                 TileScratch& scratch);
+
+// Names of the instruction sets compiled in and runnable here, best first; the best is the one used.
+std::vector<std::string> kernel_isas();
+// Restricts the kernels to one of kernel_isas() (empty: back to the best). For tests; not thread-safe.
+void force_kernel_isa(const std::string& name);
+
+// Round to nearest, subnormals kept, on this thread for the life of the object: a host program may have set
+// flush-to-zero or another rounding mode, which would change bits.
+class FloatEnvironment {
+ public:
+  FloatEnvironment() noexcept;
+  ~FloatEnvironment();
+  FloatEnvironment(const FloatEnvironment&) = delete;
+  FloatEnvironment& operator=(const FloatEnvironment&) = delete;
+
+ private:
+  alignas(16) unsigned char saved_[64];
+};
+
+}  // namespace kvring
