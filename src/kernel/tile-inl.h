@@ -49,12 +49,19 @@ HWY_INLINE VF fused(VF a, VF b, VF c) {
 #endif
 }
 
+// The larger of t and floor; NaN in t stays NaN.
+HWY_INLINE VF at_least(VF t, VF floor) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::Max(floor, t);  // x86 returns the second operand where one is NaN: a comparison saved
+#else
+  return hn::IfThenElse(hn::Lt(t, floor), floor, t);
+#endif
+}
+
 // 2^t for t <= 0, 0 below -126.5; NaN stays NaN. Relative error 2^-22.
 HWY_INLINE VF exp2_nonpositive(VF t) {
   const F32 f32;
-  // The clamp is the first operand so that a NaN in the second survives on x86, whose maximum returns the
-  // second.
-  t = hn::Max(hn::Set(f32, -127.0f), t);
+  t = at_least(t, hn::Set(f32, -127.0f));
   // Adding 1.5 * 2^23 + 127 rounds t to an integer n and leaves n + 127 in the low bits.
   const VF magic = hn::Set(f32, 12583039.0f);
   const VF shifted = hn::Add(t, magic);
