@@ -1,8 +1,13 @@
 // The seam between the executor and whatever moves bytes. One Transport object is one rank's end.
 //
 // A rank only ever exchanges blocks with named peers, in order: between a pair of ranks the n-th receive
-// posted matches the n-th send posted. Everything is non-blocking but wait(), allgather() and barrier(),
-// and those give up with Timeout after `deadline` seconds without progress.
+// posted matches the n-th send posted. Everything is non-blocking but wait_receive(), wait_send(),
+// allgather() and barrier(), and those give up with Timeout after `deadline` seconds without progress: in
+// which no rank completed anything and none called progress().
+//
+// After an error: whoever catches what a wait threw, or fails in any other way, calls fail(), so that the
+// others end too, and then wait_send() on each of its outstanding sends, before it frees what others may
+// still read. These throw; from then on the end is only good for its destructor.
 //
 // Thread safety: one Transport is used by one thread at a time.
 #pragma once
@@ -24,6 +29,7 @@ struct MessageHeader {
   std::uint32_t lap = 0;
   std::uint32_t step = 0;      // the receiver attends the payload in this step
   std::int32_t owner = 0;      // rank whose shard it is
+  // Filled in by the transport, whatever the sender put there.
   std::uint64_t sequence = 0;  // per direction of a pair of ranks, from 0
   std::uint64_t bytes = 0;     // payload length
   std::uint64_t checksum = 0;  // XXH3 of the payload; 0 where a pointer is passed
@@ -35,7 +41,9 @@ using WaitLabel = std::string;
 
 class Transport {
  public:
-  using Request = std::uint64_t;  // a posted send or receive; valid until waited for
+  // A posted send or receive. A send is valid until wait_send() returned, a receive until release(); a wait
+  // that throws leaves it valid.
+  using Request = std::uint64_t;
 
   virtual ~Transport() = default;
 
@@ -46,12 +54,13 @@ class Transport {
   // True when receives hand out the sender's own memory: no copy, and no arriving buffer is needed.
   virtual bool passes_pointers() const noexcept = 0;
 
-  // The payload must stay alive and unchanged until wait(send) returns: with a copying transport when
-  // the bytes have left, with a pointer-passing one when the receiver, and everyone it passed the pointer
-  // on to, released it.
+  // The payload must stay alive and unchanged until wait_send() returns, or throws after a failure: with a
+  // copying transport when the bytes have left, with a pointer-passing one when the receiver, and everyone
+  // it passed the pointer on to, released it. Throws InvalidArgument unless `to` is another rank.
   virtual Request post_send(int to, const MessageHeader& header, std::span<const std::byte> payload) = 0;
 
-  // `buffer` receives the payload (empty when passes_pointers()).
+  // `buffer` receives the payload, which may be shorter; it must stay alive until wait_receive() returns or
+  // throws. Empty when passes_pointers().
   virtual Request post_receive(int from, std::span<std::byte> buffer) = 0;
 
   struct Received {
@@ -61,13 +70,20 @@ class Transport {
   // Blocks until the receive is complete. Throws Timeout ("rank 3 waited 30.0 s for <what> from rank 2")
   // or TransportError.
   virtual Received wait_receive(Request receive, const WaitLabel& what) = 0;
-  // Tells a pointer-passing sender that this rank has finished with the payload; a no-op elsewhere.
+  // Ends a receive that was waited for. Tells a pointer-passing sender that this rank has finished with the
+  // payload: when its own use is over and, if it passed the pointer on, wait_send() of that has returned.
+  // Ranks that hold several blocks of a ring so must wait for the latest send first: the block that
+  // travelled furthest is free first, and earliest first would wait in a circle.
   virtual void release(Request receive) = 0;
-  // Blocks until the payload may be changed. Throws as wait_receive ("... to rank 2").
+  // Blocks until the payload may be changed. Throws as wait_receive ("... to rank 2"). After a failure it
+  // throws only when no rank reads payloads any more (each saw the error in a wait, failed or finished), or
+  // at the deadline.
   virtual void wait_send(Request send, const WaitLabel& what) = 0;
-  // True when waiting for the request would return at once. Also makes progress.
+  // True when waiting for the request would return, or throw, at once. Moves transfers along, but is no
+  // sign of life: a rank that only polls is waiting.
   virtual bool ready(Request request) = 0;
-  // Moves pending transfers along; called between pieces of computation. Cheap.
+  // Moves pending transfers along, and tells all ranks that this one is alive; called between pieces of
+  // computation, several times per deadline. Cheap. Throws nothing: errors wait for the next wait.
   virtual void progress() = 0;
 
   // Collectives, for making a ring and gathering reports; every rank must call them in the same order.
@@ -75,14 +91,16 @@ class Transport {
   virtual std::vector<std::string> allgather(const std::string& mine, const WaitLabel& what) = 0;
   virtual void barrier(const WaitLabel& what) = 0;
 
-  // Tells every other rank that this one failed: their waits throw TransportError with `reason` in
-  // bounded time. Never throws, may be called from any thread, idempotent.
+  // Tells every other rank that this one failed: their waits throw TransportError "rank 3 failed: <reason>"
+  // in bounded time, and so do this one's. It also says that this rank reads no received payload any more.
+  // Never throws, may be called from any thread, idempotent: of all ranks' failures the first one counts.
   virtual void fail(const std::string& reason) noexcept = 0;
 };
 
 // A closed world of `ranks` ends in one process; blocks pass by pointer. Each end is driven by its own
-// thread. An end that is destroyed without fail() is taken to have finished. Throws InvalidArgument unless 1
-// <= ranks <= 1024.
+// thread. An end that is destroyed without fail() is taken to have finished: waits for what it can no longer
+// do throw TransportError, and its sends that nobody has received are withdrawn. Throws InvalidArgument unless
+// 1 <= ranks <= 1024 and the deadline is above 0 and at most 1e6 s.
 std::vector<std::unique_ptr<Transport>> make_inproc_transports(int ranks, double deadline_s);
 
 }  // namespace kvring

@@ -23,7 +23,11 @@ struct Step {
 };
 
 // The steps of one lap; every lap of a problem has the same. For each link the sends of one rank and the
-// receives of the next match one to one, in order.
+// receives of the next match one to one, in order. Throws InvalidArgument when rank, layouts and problem do
+// not fit together.
+//
+// Ring (Liu, Zaharia, Abbeel, "Ring Attention with Blockwise Transformers", arXiv 2310.01889): at step t
+// rank r holds the block of rank (r - t) mod P, if any rank from r on needs it. P - 1 hops at most.
 std::vector<Step> ring_steps(const Problem& problem, const Layouts& layouts, int rank);
 std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts, int rank);
 
@@ -33,6 +37,7 @@ struct Lap {
   std::int64_t kv_begin = 0;
   std::int64_t kv_end = 0;
 };
+// All units in laps of `heads_per_lap`, 1 or more; the last may be smaller. Throws InvalidArgument below 1.
 std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap);
 
 }  // namespace kvring

@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kvring/error.h"
+#include "mask/mask.h"
+#include "schedule/step.h"
+
+namespace kvring {
+namespace {
+
+void check_fit(const Problem& problem, const Layouts& layouts, int rank) {
+  const std::size_t ranks = layouts.q.shards.size();
+  if (ranks != layouts.kv.shards.size())
+    throw InvalidArgument(
+        fmt::format("the query layout has {} ranks and the key layout {}; they must be equal", ranks,
+                    layouts.kv.shards.size()));
+  if (layouts.q.tokens != problem.q_len || layouts.kv.tokens != problem.kv_len)
+    throw InvalidArgument(fmt::format("the layouts are of {} queries and {} keys; the problem has {} and {}",
+                                      layouts.q.tokens, layouts.kv.tokens, problem.q_len, problem.kv_len));
+  if (rank < 0 || static_cast<std::size_t>(rank) >= ranks)
+    throw InvalidArgument(
+        fmt::format("rank is {}; the layouts are of {} ranks, numbered from 0", rank, ranks));
+}
+
+// Who owns which keys, searchable by position.
+class KeyOwners {
+ public:
+  explicit KeyOwners(const Layout& layout) {
+    for (std::size_t rank = 0; rank < layout.shards.size(); ++rank) {
+      const auto& ranges = layout.shards[rank].ranges();
+      for (const Range& range : ranges) entries_.push_back({range, static_cast<std::int32_t>(rank)});
+      owners_ += ranges.empty() ? 0 : 1;
+    }
+    std::sort(entries_.begin(), entries_.end(),
+              [](const Entry& a, const Entry& b) { return a.range.begin < b.range.begin; });
+  }
+
+  // Sets found[r] for every rank r that owns a position of the ranges.
+  void find(const std::vector<Range>& ranges, std::vector<bool>& found) const {
+    std::int64_t missing = owners_;  // once all owners are found, as in a full mask, there is no more to see
+    for (const Range& range : ranges) {
+      auto entry = std::upper_bound(entries_.begin(), entries_.end(), range.begin,
+                                    [](std::int64_t p, const Entry& e) { return p < e.range.end; });
+      for (; entry != entries_.end() && entry->range.begin < range.end; ++entry) {
+        const auto owner = static_cast<std::size_t>(entry->owner);
+        if (found[owner]) continue;
+        found[owner] = true;
+        if (--missing == 0) return;
+      }
+    }
+  }
+
+ private:
+  struct Entry {
+    Range range;
+    std::int32_t owner;
+  };
+  std::vector<Entry> entries_;
+  std::int64_t owners_ = 0;  // ranks with keys
+};
+
+// Sorts ranges and joins those that overlap or touch: the stripes of a causal mask all see the same start.
+void unite(std::vector<Range>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::size_t kept = 0;
+  for (const Range& range : ranges) {
+    if (kept > 0 && range.begin <= ranges[kept - 1].end) {
+      ranges[kept - 1].end = std::max(ranges[kept - 1].end, range.end);
+    } else {
+      ranges[kept++] = range;
+    }
+  }
+  ranges.resize(kept);
+}
+
+// Which blocks one rank attends, and how far every block travels.
+struct Needs {
+  std::vector<bool> attended;       // by owner
+  std::vector<std::int32_t> reach;  // by owner: hops to the last rank that attends the block
+};
+
+Needs find_needs(const Problem& problem, const Layouts& layouts, int rank) {
+  const auto ranks = static_cast<std::int32_t>(layouts.q.shards.size());
+  const Mask mask(problem);
+  const KeyOwners owners(layouts.kv);
+  Needs needs{{}, std::vector<std::int32_t>(static_cast<std::size_t>(ranks))};
+  std::vector<Range> seen;
+  std::vector<bool> attended;
+  for (std::int32_t user = 0; user < ranks; ++user) {
+    seen.clear();
+    for (const Range& queries : layouts.q.shards[static_cast<std::size_t>(user)].ranges())
+      mask.append_visible(queries, seen);
+    unite(seen);
+    attended.assign(static_cast<std::size_t>(ranks), false);
+    owners.find(seen, attended);
+    for (std::int32_t owner = 0; owner < ranks; ++owner) {
+      std::int32_t& reach = needs.reach[static_cast<std::size_t>(owner)];
+      if (attended[static_cast<std::size_t>(owner)]) reach = std::max(reach, (user - owner + ranks) % ranks);
+    }
+    if (user == rank) needs.attended = attended;
+  }
+  return needs;
+}
+
+}  // namespace
+
+std::vector<Step> ring_steps(const Problem& problem, const Layouts& layouts, int rank) {
+  check_fit(problem, layouts, rank);
+  const auto ranks = static_cast<std::int32_t>(layouts.q.shards.size());
+  const Needs needs = find_needs(problem, layouts, rank);
+  const auto owner_at = [&](std::int32_t step) { return (rank - step + ranks) % ranks; };
+  const auto reaches = [&](std::int32_t owner, std::int32_t hops) {
+    return needs.reach[static_cast<std::size_t>(owner)] >= hops;
+  };
+  std::vector<Step> steps(static_cast<std::size_t>(ranks));
+  for (std::int32_t t = 0; t < ranks; ++t) {
+    Step& step = steps[static_cast<std::size_t>(t)];
+    step.step = t;
+    const std::int32_t owner = owner_at(t);
+    if (reaches(owner, t)) {
+      step.block = owner;
+      step.attend = needs.attended[static_cast<std::size_t>(owner)];
+      if (reaches(owner, t + 1)) step.send_to = (rank + 1) % ranks;
+    }
+    const std::int32_t next = owner_at((t + 1) % ranks);
+    if (reaches(next, t + 1)) {
+      step.receive_from = (rank - 1 + ranks) % ranks;
+      step.receive_block = next;
+    }
+  }
+  return steps;
+}
+
+}  // namespace kvring

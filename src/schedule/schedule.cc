@@ -1,0 +1,30 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kvring/error.h"
+#include "schedule/step.h"
+
+namespace kvring {
+
+std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
+                                 int rank) {
+  switch (kind) {
+    case ScheduleKind::kRing:
+      return ring_steps(problem, layouts, rank);
+  }
+  throw Internal(fmt::format("no schedule {}", static_cast<int>(kind)));
+}
+
+std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap) {
+  if (heads_per_lap < 1)
+    throw InvalidArgument(fmt::format("heads_per_lap is {}; it must be 1 or more", heads_per_lap));
+  const std::int64_t units = problem.batch * problem.kv_heads;
+  const std::int64_t width = std::min(heads_per_lap, units);
+  std::vector<Lap> laps;
+  for (std::int64_t begin = 0; begin < units; begin += width)
+    laps.push_back({begin, std::min(begin + width, units)});
+  return laps;
+}
+
+}  // namespace kvring

@@ -1,0 +1,79 @@
+#include "transport/inproc/world.h"
+
+#include <new>
+
+#include "kvring/error.h"
+
+namespace kvring::inproc {
+
+World::World(int ranks, double deadline_s) : ranks_(static_cast<std::size_t>(ranks)), clock_(deadline_s) {
+  gather_.parts.resize(ranks_.size());
+}
+
+void World::wait(Lock& lock, int rank, const Wait& wait) {
+  const ProgressClock::Clock::time_point began = ProgressClock::Clock::now();
+  for (;;) {
+    // Before anything else: after a failure the memory of a message that did arrive may be gone.
+    if (failure_) throw_failure(lock, rank, wait.guards_payload);
+    const Outcome outcome = wait.poll();
+    if (outcome == Outcome::kDone) break;
+    if (outcome == Outcome::kNever) {
+      stop(rank);
+      throw TransportError(finished_text(rank, wait.what, wait.peers(), wait.finished()));
+    }
+    const ProgressClock::Clock::time_point now = ProgressClock::Clock::now();
+    const ProgressClock::Clock::time_point expiry = clock_.expiry(began);
+    if (now >= expiry) {
+      stop(rank);
+      throw Timeout(timeout_text(rank, now - began, wait.what, wait.peers()));
+    }
+    this->rank(rank).wake.wait_until(lock, expiry);
+  }
+  clock_.note();
+}
+
+void World::throw_failure(Lock& lock, int rank, bool guards_payload) {
+  stop(rank);
+  const ProgressClock::Clock::time_point began = ProgressClock::Clock::now();
+  while (guards_payload && stopped_ < size()) {
+    const ProgressClock::Clock::time_point expiry = clock_.expiry(began);
+    if (ProgressClock::Clock::now() >= expiry) break;
+    all_stopped_.wait_until(lock, expiry);
+  }
+  throw TransportError(*failure_);
+}
+
+void World::fail(Lock& /*held*/, int rank, const std::string& reason) noexcept {
+  stop(rank);
+  if (failure_) return;  // the first one is the cause, the others its consequences
+  try {
+    failure_ = failure_text(rank, reason);
+  } catch (const std::bad_alloc&) {
+    failure_.emplace();  // the others end all the same
+  }
+  wake_all();
+}
+
+void World::finish(Lock& /*held*/, int rank) {
+  stop(rank);
+  this->rank(rank).finished = true;
+  // What nobody has received yet is withdrawn: its memory may now go.
+  for (RankState& receiver : ranks_) {
+    const auto channel = receiver.from.find(rank);
+    if (channel != receiver.from.end()) channel->second.arrived.clear();
+  }
+  wake_all();
+}
+
+void World::stop(int rank) noexcept {
+  RankState& state = this->rank(rank);
+  if (state.stopped) return;
+  state.stopped = true;
+  if (++stopped_ == size()) all_stopped_.notify_all();
+}
+
+void World::wake_all() noexcept {
+  for (RankState& state : ranks_) state.wake.notify_all();
+}
+
+}  // namespace kvring::inproc

@@ -1,0 +1,98 @@
+// What the ends of an in-process ring share. One mutex guards all of it: a rank takes it a handful of times
+// per step of a computation that lasts milliseconds. Every rank sleeps on a condition variable of its own,
+// so a message wakes one thread of perhaps a thousand.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kvring/transport.h"
+#include "transport/deadline.h"
+
+namespace kvring::inproc {
+
+// Shared by the send and the receive it matches.
+struct Message {
+  MessageHeader header;
+  std::span<const std::byte> payload;
+  bool released = false;
+};
+
+// One direction of a pair of ranks.
+struct Channel {
+  std::uint64_t sent = 0;
+  std::uint64_t posted = 0;                                   // receives
+  std::map<std::uint64_t, std::shared_ptr<Message>> arrived;  // by sequence; not yet received
+};
+
+struct RankState {
+  std::condition_variable wake;
+  std::map<int, Channel> from;
+  bool finished = false;  // its end is destroyed
+  bool stopped = false;   // it reads no payload any more: it failed, saw an error, or finished
+};
+
+// A collective is complete when everybody's part is there. The next one cannot complete before the slowest
+// rank has left this one, so one result is enough.
+struct Gather {
+  std::uint64_t generation = 0;
+  int arrived = 0;
+  std::vector<std::optional<std::string>> parts;
+  std::shared_ptr<const std::vector<std::string>> result;
+};
+
+enum class Outcome { kPending, kDone, kNever };
+
+// One wait: what it is for, when it is over, and, for the error message, on whom. The functions are called
+// with the mutex held.
+struct Wait {
+  const WaitLabel& what;
+  std::function<Outcome()> poll;
+  std::function<std::string()> peers;  // "from rank 2"
+  std::function<int()> finished;       // the rank whose end makes the outcome kNever
+  bool guards_payload = false;         // see World::wait
+};
+
+class World {
+ public:
+  World(int ranks, double deadline_s);
+
+  using Lock = std::unique_lock<std::mutex>;
+  Lock lock() { return Lock(mutex_); }
+
+  int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  RankState& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  ProgressClock& clock() noexcept { return clock_; }
+  Gather& gather() noexcept { return gather_; }
+  bool failed() const noexcept { return failure_.has_value(); }
+
+  // Returns when done; throws when any rank failed, when it can never be done and at the deadline. With
+  // `guards_payload` a failure is thrown only when no rank reads payloads any more, because the caller will
+  // then free the memory that others were given.
+  void wait(Lock& lock, int rank, const Wait& wait);
+  void fail(Lock& lock, int rank, const std::string& reason) noexcept;
+  void finish(Lock& lock, int rank);
+  void wake_all() noexcept;
+
+ private:
+  void stop(int rank) noexcept;
+  [[noreturn]] void throw_failure(Lock& lock, int rank, bool guards_payload);
+
+  std::mutex mutex_;
+  std::vector<RankState> ranks_;
+  Gather gather_;
+  ProgressClock clock_;
+  std::optional<std::string> failure_;
+  int stopped_ = 0;
+  std::condition_variable all_stopped_;
+};
+
+}  // namespace kvring::inproc
