@@ -7,7 +7,13 @@ target_include_directories(kvring_flags INTERFACE ${CMAKE_CURRENT_SOURCE_DIR}/in
 if(KVRING_SANITIZE)
   target_compile_options(kvring_flags INTERFACE -fsanitize=${KVRING_SANITIZE} -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
+  target_compile_definitions(kvring_flags INTERFACE _GLIBCXX_ASSERTIONS)
   target_link_options(kvring_flags INTERFACE -fsanitize=${KVRING_SANITIZE})
+endif()
+if(KVRING_TARGETS STREQUAL "one")
+  target_compile_definitions(kvring_flags INTERFACE KVRING_ONE_TARGET)
+elseif(NOT KVRING_TARGETS STREQUAL "all")
+  message(FATAL_ERROR "KVRING_TARGETS is '${KVRING_TARGETS}': it is all or one")
 endif()
 
 # kvring_layer(NAME SOURCES a.cc b.cc [LINKS target...]): the objects of one src/ folder. All layers
@@ -19,14 +25,31 @@ function(kvring_layer name)
   set_property(GLOBAL APPEND PROPERTY KVRING_LAYERS kvring_${name})
 endfunction()
 
-# kvring_test(NAME SOURCES a_test.cc [LINKS target...]): a GoogleTest program `NAME`, linked with the
-# whole library; its cases become ctest tests.
+# kvring_test(NAME SOURCES a_test.cc [LINKS target...]): a program `NAME` of GoogleTest and rapidcheck
+# cases, linked with the whole library; its cases become ctest tests.
+#
+# In a folder of src/ the tests get the label unit.FOLDER and the program joins the target `unit_tests`,
+# so that a sanitizer build compiles nothing else (`ctest -L ^unit`, `-L '^unit.transport$'`). In a folder
+# of tests/ the label is the folder's name.
 function(kvring_test name)
   if(NOT KVRING_TESTS)
     return()
   endif()
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE kvring ${ARG_LINKS} kvring_flags GTest::gtest GTest::gtest_main)
-  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60)
+  target_link_libraries(${name} PRIVATE kvring ${ARG_LINKS} kvring_flags rapidcheck GTest::gmock
+                                        GTest::gtest GTest::gtest_main)
+  cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
+             OUTPUT_VARIABLE folder)
+  if(folder MATCHES "^src")
+    string(REGEX REPLACE "^src(/([^/]*))?.*" "\\2" layer ${folder})
+    set(label unit.${layer})
+    if(NOT TARGET unit_tests)
+      add_custom_target(unit_tests)
+    endif()
+    add_dependencies(unit_tests ${name})
+  else()
+    cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME label)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label} TIMEOUT 300)
 endfunction()

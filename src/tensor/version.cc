@@ -1,0 +1,7 @@
+#include "kvring/version.h"
+
+namespace kvring {
+
+const char* version() noexcept { return KVRING_VERSION; }
+
+}  // namespace kvring
