@@ -55,7 +55,7 @@ const char* layout_name(LayoutKind kind) noexcept;  // "contiguous", "zigzag", "
 
 // Who owns which token of one sequence.
 struct Layout {
-  LayoutKind kind = LayoutKind::kContiguous;
+  LayoutSpec spec;  // the rule it was made by; kCustom for a caller's own shards
   std::int64_t tokens = 0;
   std::vector<Shard> shards;  // one per rank; a rank may own nothing
   bool tile_aligned = true;   // every shard is whole tiles, so bits do not depend on the layout

@@ -27,8 +27,8 @@ struct MessageHeader {
   std::uint64_t problem_digest = 0;
   std::uint32_t call = 0;  // how many attend() calls this ring made before
   std::uint32_t lap = 0;
-  std::uint32_t step = 0;      // the receiver attends the payload in this step
-  std::int32_t owner = 0;      // rank whose shard it is
+  std::uint32_t step = 0;  // the receiver attends the payload in this step
+  std::int32_t owner = 0;  // rank whose shard it is
   // Filled in by the transport, whatever the sender put there.
   std::uint64_t sequence = 0;  // per direction of a pair of ranks, from 0
   std::uint64_t bytes = 0;     // payload length
@@ -50,6 +50,9 @@ class Transport {
   virtual int rank() const noexcept = 0;
   virtual int size() const noexcept = 0;
   virtual const char* name() const noexcept = 0;  // "inproc", "mpi"
+
+  // How many of the ranks share this host's cores.
+  virtual int ranks_on_this_host() const noexcept { return size(); }
 
   // True when receives hand out the sender's own memory: no copy, and no arriving buffer is needed.
   virtual bool passes_pointers() const noexcept = 0;
@@ -99,8 +102,8 @@ class Transport {
 
 // A closed world of `ranks` ends in one process; blocks pass by pointer. Each end is driven by its own
 // thread. An end that is destroyed without fail() is taken to have finished: waits for what it can no longer
-// do throw TransportError, and its sends that nobody has received are withdrawn. Throws InvalidArgument unless
-// 1 <= ranks <= 1024 and the deadline is above 0 and at most 1e6 s.
+// do throw TransportError, and its sends that nobody has received are withdrawn. Throws InvalidArgument
+// unless 1 <= ranks <= 1024 and the deadline is above 0 and at most 1e6 s.
 std::vector<std::unique_ptr<Transport>> make_inproc_transports(int ranks, double deadline_s);
 
 }  // namespace kvring

@@ -178,7 +178,7 @@ Layout make_layout(const LayoutSpec& spec, std::int64_t tokens, const std::vecto
   const std::int64_t stripe = spec.stripe == 0 ? tile : spec.stripe;
   const std::int64_t width = by_tiles ? stripe / tile : stripe;
 
-  Layout layout{spec.kind, tokens, {}, true};
+  Layout layout{spec, tokens, {}, true};
   layout.shards.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     switch (spec.kind) {
@@ -200,7 +200,7 @@ Layout custom_layout(const std::vector<std::vector<std::int64_t>>& positions, st
                      const std::vector<std::int64_t>& cu_seqlens, std::int64_t tile) {
   check_sequence(tokens, cu_seqlens, tile);
   check_positions(positions, tokens);
-  Layout layout{LayoutKind::kCustom, tokens, {}, true};
+  Layout layout{{LayoutKind::kCustom, 0, Cut::kTokens}, tokens, {}, true};
   for (const std::vector<std::int64_t>& list : positions) {
     std::vector<Range> ranges;
     ranges.reserve(list.size());

@@ -190,7 +190,7 @@ TEST(Layout, RefusesNonsense) {
 
 TEST(CustomLayout, KeepsTheOrderOfTheCaller) {
   const Layout layout = custom_layout({{4, 5, 0, 1}, {}, {2, 3}}, 6, {}, 2);
-  EXPECT_EQ(layout.kind, LayoutKind::kCustom);
+  EXPECT_EQ(layout.spec.kind, LayoutKind::kCustom);
   EXPECT_THAT(layout.shards[0].ranges(), ElementsAre(Range{4, 6}, Range{0, 2}));
   EXPECT_THAT(layout.shards[1].ranges(), IsEmpty());
   EXPECT_TRUE(layout.tile_aligned);

@@ -46,7 +46,7 @@ TEST(Support, QueryNamesAllThatACallUses) {
   p.has_sinks = true;
   p.accumulation = Accumulation::kOnline;
   Layouts layouts;
-  layouts.q.kind = LayoutKind::kCustom;
+  layouts.q.spec.kind = LayoutKind::kCustom;
   layouts.kv.tile_aligned = false;
   const SupportQuery query = support_query(p, layouts, ScheduleKind::kRing);
   EXPECT_EQ(query.schedule, "ring");

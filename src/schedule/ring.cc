@@ -37,7 +37,7 @@ class KeyOwners {
   }
 
   // Sets found[r] for every rank r that owns a position of the ranges.
-  void find(const std::vector<Range>& ranges, std::vector<bool>& found) const {
+  void find(const std::vector<Range>& ranges, std::vector<char>& found) const {
     std::int64_t missing = owners_;  // once all owners are found, as in a full mask, there is no more to see
     for (const Range& range : ranges) {
       auto entry = std::upper_bound(entries_.begin(), entries_.end(), range.begin,
@@ -45,7 +45,7 @@ class KeyOwners {
       for (; entry != entries_.end() && entry->range.begin < range.end; ++entry) {
         const auto owner = static_cast<std::size_t>(entry->owner);
         if (found[owner]) continue;
-        found[owner] = true;
+        found[owner] = 1;
         if (--missing == 0) return;
       }
     }
@@ -76,7 +76,7 @@ void unite(std::vector<Range>& ranges) {
 
 // Which blocks one rank attends, and how far every block travels.
 struct Needs {
-  std::vector<bool> attended;       // by owner
+  std::vector<char> attended;       // by owner: 1 or 0
   std::vector<std::int32_t> reach;  // by owner: hops to the last rank that attends the block
 };
 
@@ -86,17 +86,18 @@ Needs find_needs(const Problem& problem, const Layouts& layouts, int rank) {
   const KeyOwners owners(layouts.kv);
   Needs needs{{}, std::vector<std::int32_t>(static_cast<std::size_t>(ranks))};
   std::vector<Range> seen;
-  std::vector<bool> attended;
+  std::vector<char> attended;
   for (std::int32_t user = 0; user < ranks; ++user) {
     seen.clear();
     for (const Range& queries : layouts.q.shards[static_cast<std::size_t>(user)].ranges())
       mask.append_visible(queries, seen);
     unite(seen);
-    attended.assign(static_cast<std::size_t>(ranks), false);
+    attended.assign(static_cast<std::size_t>(ranks), 0);
     owners.find(seen, attended);
     for (std::int32_t owner = 0; owner < ranks; ++owner) {
       std::int32_t& reach = needs.reach[static_cast<std::size_t>(owner)];
-      if (attended[static_cast<std::size_t>(owner)]) reach = std::max(reach, (user - owner + ranks) % ranks);
+      const std::int32_t hops = user < owner ? user - owner + ranks : user - owner;
+      if (attended[static_cast<std::size_t>(owner)]) reach = std::max(reach, hops);
     }
     if (user == rank) needs.attended = attended;
   }
@@ -120,7 +121,7 @@ std::vector<Step> ring_steps(const Problem& problem, const Layouts& layouts, int
     const std::int32_t owner = owner_at(t);
     if (reaches(owner, t)) {
       step.block = owner;
-      step.attend = needs.attended[static_cast<std::size_t>(owner)];
+      step.attend = needs.attended[static_cast<std::size_t>(owner)] != 0;
       if (reaches(owner, t + 1)) step.send_to = (rank + 1) % ranks;
     }
     const std::int32_t next = owner_at((t + 1) % ranks);

@@ -1,0 +1,142 @@
+// The hall: problem, layout and schedule meet kernel and transport, for whole tensors in one process.
+#include "kvring/attend.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "kvring/error.h"
+#include "tensor/buffer.h"
+
+namespace kvring {
+namespace {
+
+struct WholeTensors {
+  const ConstTensorView &q, &k, &v;
+  const TensorView& out;
+  const LseView& lse;
+  const float* sinks;
+};
+
+// A dense copy of the rows of a shard, as the rank would hold them on its own machine.
+class LocalTensor {
+ public:
+  LocalTensor(std::array<std::int64_t, 4> whole, DType dtype, const Shard& rows)
+      : memory_(whole[0] * rows.tokens() * whole[2] * whole[3] *
+                static_cast<std::int64_t>(dtype_bytes(dtype))),
+        view_(dense_view<void>(memory_.data(), dtype, {whole[0], rows.tokens(), whole[2], whole[3]})) {}
+  const TensorView& view() const noexcept { return view_; }
+
+ private:
+  AlignedBuffer memory_;
+  TensorView view_;
+};
+
+LocalTensor local_copy(const ConstTensorView& whole, const Shard& rows) {
+  LocalTensor local(whole.shape, whole.dtype, rows);
+  shard(whole, rows, local.view());
+  return local;
+}
+
+void scatter_lse(const float* local, const Shard& rows, const LseView& whole) {
+  for (std::int64_t b = 0; b < whole.shape[0]; ++b) {
+    for (std::int64_t h = 0; h < whole.shape[1]; ++h) {
+      for (const Range& range : rows.ranges()) {
+        for (std::int64_t s = range.begin; s < range.end; ++s) whole.data[whole.offset(b, h, s)] = *local++;
+      }
+    }
+  }
+}
+
+RankReport attend_shard(Ring& ring, const WholeTensors& t, const Shard& q_rows, const Shard& kv_rows) {
+  const LocalTensor q = local_copy(t.q, q_rows), k = local_copy(t.k, kv_rows), v = local_copy(t.v, kv_rows);
+  const LocalTensor out(t.out.shape, t.out.dtype, q_rows);
+  const std::array<std::int64_t, 3> lse_shape{t.q.shape[0], t.q.shape[2], q_rows.tokens()};
+  AlignedBuffer lse(lse_shape[0] * lse_shape[1] * lse_shape[2] * 4);
+  auto* lse_data = reinterpret_cast<float*>(lse.data());
+  ring.attend(as_const(q.view()), as_const(k.view()), as_const(v.view()), out.view(),
+              dense_lse_view(lse_data, lse_shape), t.sinks);
+  unshard(as_const(out.view()), q_rows, t.out);
+  if (t.lse.data) scatter_lse(lse_data, q_rows, t.lse);
+  return ring.report();
+}
+
+// The error that explains the others: what one rank alone ran into, before what its end did to the rest.
+void rethrow_cause(const std::vector<std::exception_ptr>& errors) {
+  std::exception_ptr cause;
+  for (const std::exception_ptr& error : errors) {
+    if (!error) continue;
+    if (!cause) cause = error;
+    try {
+      std::rethrow_exception(error);
+    } catch (const TransportError&) {
+    } catch (const std::bad_alloc&) {
+      throw OutOfBudget(
+          "this machine has not enough memory for all ranks; fewer heads_per_lap would need less");
+    } catch (...) {
+      std::rethrow_exception(error);
+    }
+  }
+  if (cause) std::rethrow_exception(cause);
+}
+
+void check_shapes(const Problem& p, const WholeTensors& t) {
+  const auto check = [](const char* name, std::array<std::int64_t, 4> got, std::array<std::int64_t, 4> want) {
+    if (got == want) return;
+    throw InvalidArgument(fmt::format("{} has shape ({}, {}, {}, {}); the problem says ({}, {}, {}, {})",
+                                      name, got[0], got[1], got[2], got[3], want[0], want[1], want[2],
+                                      want[3]));
+  };
+  check("q", t.q.shape, {p.batch, p.q_len, p.q_heads, p.head_dim});
+  check("k", t.k.shape, {p.batch, p.kv_len, p.kv_heads, p.head_dim});
+  check("v", t.v.shape, {p.batch, p.kv_len, p.kv_heads, p.value_dim});
+  check("out", t.out.shape, {p.batch, p.q_len, p.q_heads, p.value_dim});
+  if (t.lse.data && t.lse.shape != std::array<std::int64_t, 3>{p.batch, p.q_heads, p.q_len}) {
+    throw InvalidArgument(fmt::format("lse has shape ({}, {}, {}); the problem says ({}, {}, {})",
+                                      t.lse.shape[0], t.lse.shape[1], t.lse.shape[2], p.batch, p.q_heads,
+                                      p.q_len));
+  }
+}
+
+}  // namespace
+
+AttendReport attend(const Problem& problem, const AttendOptions& options, const ConstTensorView& q,
+                    const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
+                    const LseView& lse, const float* sinks) {
+  validate(problem);
+  const WholeTensors tensors{q, k, v, out, lse, sinks};
+  check_shapes(problem, tensors);
+  const auto transports = make_inproc_transports(options.ranks, options.timeout_s);
+  const Layouts layouts = make_layouts(options.layout, problem, options.ranks);
+  const auto ranks = static_cast<std::size_t>(options.ranks);
+  AttendReport report;
+  report.per_rank.resize(ranks);
+  std::vector<std::exception_ptr> errors(ranks);
+  const auto start = std::chrono::steady_clock::now();
+  const auto run_rank = [&](std::size_t rank) {
+    try {
+      Ring ring(problem, layouts, options.ring, *transports[rank]);
+      if (rank == 0) {
+        ring.set_progress(options.progress);
+        report.bits_invariant = ring.bits_invariant();
+      }
+      report.per_rank[rank] = attend_shard(ring, tensors, layouts.q.shards[rank], layouts.kv.shards[rank]);
+    } catch (const std::exception& error) {
+      errors[rank] = std::current_exception();
+      transports[rank]->fail(error.what());
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  for (std::thread& thread : threads) thread.join();
+  rethrow_cause(errors);
+  report.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace kvring

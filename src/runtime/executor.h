@@ -1,0 +1,116 @@
+// The executor: runs the steps of a schedule on a transport and the kernel. It does not know which schedule
+// they are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "kvring/ring.h"
+#include "kvring/transport.h"
+#include "runtime/memory.h"
+#include "runtime/query_panels.h"
+#include "runtime/thread_pool.h"
+#include "schedule/step.h"
+#include "tensor/buffer.h"
+
+namespace kvring {
+
+// What the executor runs: made once, the same for every call.
+struct ExecutionPlan {
+  Problem problem;
+  Layouts layouts;
+  std::vector<BlockMap> blocks;  // by owner
+  std::vector<Step> steps;       // of this rank, for every lap
+  std::vector<Lap> laps;
+  WorkspaceSizes sizes;
+  std::uint64_t digest = 0;
+  int rank = 0;
+};
+
+struct RankTensors {
+  ConstTensorView q, k, v;
+  TensorView out;
+  LseView lse;         // null data: not wanted
+  const float* sinks;  // by query head, or null
+};
+
+class Executor {
+ public:
+  // Takes the workspace; nothing is allocated later but small strings. Both references must outlive it.
+  Executor(const ExecutionPlan& plan, Transport& transport, int threads);
+  // Waits until no other rank reads this one's blocks (bounded by the transport's deadline).
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  // One attention of this rank's tensors. Fills times, traffic and tiles of the report. When it throws, the
+  // other ranks have been told, none of them reads this rank's blocks any more, and the executor is of no
+  // further use.
+  void run(const RankTensors& tensors, const std::function<void(double)>& progress, RankReport& report);
+
+ private:
+  // A block passed on; its memory is busy until the send is over, and only then may the one it came from be
+  // told.
+  struct Passed {
+    Transport::Request send;
+    std::optional<Transport::Request> receive;
+  };
+  struct Slot {
+    AlignedBuffer block;
+    std::vector<Passed> passed;
+  };
+  // The block at hand in a step.
+  struct Held {
+    const std::byte* data = nullptr;
+    std::int64_t bytes = 0;
+    std::optional<Transport::Request> receive;  // pointer-passing: not yet released
+    int slot = 0;                               // where it lies, or whose traffic it belongs to
+  };
+
+  void run_lap(std::uint32_t lap);
+  void pack_own(const Lap& lap, Slot& slot);
+  void init_panels(const Lap& lap);
+  void attend_block(const Lap& lap, const Step& step, const std::byte* block);
+  void attend_item(const Lap& lap, const BlockMap& map, const std::byte* block, std::int64_t item,
+                   int thread);
+  void finish_rows(const Lap& lap);
+
+  Held receive(const Step& step, std::uint32_t lap, Transport::Request request, const Held& held);
+  void send(const Step& step, std::uint32_t lap, Held& held);
+  void let_go(Held& held);
+  void free_slot(Slot& slot);
+  void release_finished(Slot& slot);
+  void abandon(const std::string& reason) noexcept;
+
+  std::byte* panel_state(std::int64_t unit, std::int64_t panel) noexcept;
+  std::int64_t items() const noexcept;  // of one KV unit
+  std::string label(const char* what, int owner, std::uint32_t lap, int step) const;
+  void report_progress(double done);
+
+  struct ThreadState {
+    AlignedBuffer queries;
+    TileScratch tile;
+    std::int64_t full = 0, partial = 0;  // tiles attended
+  };
+
+  const ExecutionPlan& plan_;
+  Transport& transport_;
+  ThreadPool pool_;
+  QueryPanels panels_;
+  TileShape shape_;
+  std::vector<Slot> slots_;
+  AlignedBuffer accumulators_;
+  std::vector<ThreadState> threads_;
+
+  // Of the call that runs.
+  const RankTensors* tensors_ = nullptr;
+  const std::function<void(double)>* progress_ = nullptr;
+  RankReport* report_ = nullptr;
+  std::uint32_t call_ = 0;
+  std::uint64_t laps_run_ = 0;  // over all calls: laps take the slots in turn
+  double work_total_ = 0, work_done_ = 0;
+};
+
+}  // namespace kvring

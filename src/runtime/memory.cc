@@ -1,0 +1,120 @@
+#include "runtime/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernel/panel.h"
+#include "kvring/error.h"
+#include "runtime/query_panels.h"
+
+namespace kvring {
+namespace {
+
+// Below this a message costs more in latency than it carries: 1 MiB is 80 us at 100 Gbit/s.
+constexpr std::int64_t kEfficientMessage = 1 << 20;
+
+std::int64_t tensor_bytes(const Problem& p, std::int64_t tokens, std::int64_t heads, std::int64_t dim,
+                          DType dtype) {
+  return p.batch * tokens * heads * dim * static_cast<std::int64_t>(dtype_bytes(dtype));
+}
+
+const Shard& shard_of(const Layout& layout, int rank) {
+  return layout.shards[static_cast<std::size_t>(rank)];
+}
+
+// The most bytes per KV unit of any block that rank 0 <= r < P may hold; blocks of a ring differ by a tile or
+// two.
+std::int64_t largest_block(const MemoryCase& c) {
+  std::int64_t bytes = 0;
+  for (const BlockMap& block : c.blocks) bytes = std::max(bytes, block.bytes(1));
+  return bytes;
+}
+
+// The rank that would hold most, and how much.
+std::pair<int, std::int64_t> fullest_rank(const MemoryCase& c, std::int64_t heads_per_lap) {
+  std::pair<int, std::int64_t> fullest{0, 0};
+  for (int rank = 0; rank < static_cast<int>(c.layouts.q.shards.size()); ++rank) {
+    const std::int64_t held = ledger_total(memory_ledger(c, rank, heads_per_lap));
+    if (held > fullest.second) fullest = {rank, held};
+  }
+  return fullest;
+}
+
+// The smallest ring, up to 1,024 ranks, whose every rank would fit with one KV unit per lap; 0 for none.
+int ranks_that_fit(const MemoryCase& c, std::int64_t limit) {
+  if (c.layouts.q.spec.kind == LayoutKind::kCustom) return 0;
+  for (int ranks = static_cast<int>(c.layouts.q.shards.size()) + 1; ranks <= 1024; ranks += 1 + ranks / 16) {
+    const Layouts layouts = make_layouts(c.layouts.q.spec, c.problem, ranks);
+    const std::vector<BlockMap> blocks = make_block_maps(c.problem, layouts.kv);
+    if (fullest_rank({c.problem, layouts, blocks, c.threads, c.passes_pointers}, 1).second <= limit)
+      return ranks;
+  }
+  return 0;
+}
+
+}  // namespace
+
+std::int64_t ledger_total(const Ledger& ledger) {
+  std::int64_t sum = 0;
+  for (const auto& [name, bytes] : ledger) sum += bytes;
+  return sum;
+}
+
+TileShape make_tile_shape(const Problem& p) {
+  const std::int64_t longest = std::min(p.tile, std::max<std::int64_t>(p.kv_len, 1));
+  return {p.head_dim, p.value_dim, longest, p.kv_dtype, p.accumulation, make_logit_transform(p)};
+}
+
+WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads_per_lap) {
+  WorkspaceSizes sizes;
+  sizes.slots = c.layouts.q.shards.size() == 1 ? 1 : 2;
+  const std::int64_t own = c.blocks[static_cast<std::size_t>(rank)].bytes(1);
+  sizes.slot = heads_per_lap * (c.passes_pointers || sizes.slots == 1 ? own : largest_block(c));
+  const QueryPanels panels(c.problem, shard_of(c.layouts.q, rank));
+  sizes.accumulators =
+      heads_per_lap * panels.panels() * panel_bytes(c.problem.value_dim, c.problem.accumulation);
+  const TileShape shape = make_tile_shape(c.problem);
+  sizes.scratch = TileScratch::bytes(shape) + kItemPanels * kPanelRows * c.problem.head_dim * 4;
+  return sizes;
+}
+
+Ledger memory_ledger(const MemoryCase& c, int rank, std::int64_t heads_per_lap) {
+  const Problem& p = c.problem;
+  const std::int64_t q = shard_of(c.layouts.q, rank).tokens();
+  const std::int64_t kv = shard_of(c.layouts.kv, rank).tokens();
+  const WorkspaceSizes sizes = workspace_sizes(c, rank, heads_per_lap);
+  Ledger ledger = {
+      {"q", tensor_bytes(p, q, p.q_heads, p.head_dim, p.q_dtype)},
+      {"k", tensor_bytes(p, kv, p.kv_heads, p.head_dim, p.kv_dtype)},
+      {"v", tensor_bytes(p, kv, p.kv_heads, p.value_dim, p.kv_dtype)},
+      {"out", tensor_bytes(p, q, p.q_heads, p.value_dim, p.out_dtype)},
+      {"lse", tensor_bytes(p, q, p.q_heads, 1, DType::kF32)},
+      {"accumulators", sizes.accumulators},
+  };
+  for (int i = 0; i < sizes.slots; ++i) ledger.emplace_back(fmt::format("block_{}", i), sizes.slot);
+  ledger.emplace_back("scratch", sizes.scratch * c.threads);
+  return ledger;
+}
+
+std::int64_t choose_heads_per_lap(const MemoryCase& c, const RingOptions& options) {
+  const std::int64_t units = c.problem.batch * c.problem.kv_heads;
+  std::int64_t chosen = std::min(options.heads_per_lap, units);
+  if (chosen == 0) {
+    chosen =
+        std::clamp<std::int64_t>(kEfficientMessage / std::max<std::int64_t>(largest_block(c), 1), 1, units);
+  }
+  if (options.rank_memory == 0) return chosen;
+  if (options.heads_per_lap == 0) {
+    while (chosen > 1 && fullest_rank(c, chosen).second > options.rank_memory) --chosen;
+  }
+  const auto [rank, held] = fullest_rank(c, chosen);
+  if (held <= options.rank_memory) return chosen;
+  const int ranks = ranks_that_fit(c, options.rank_memory);
+  throw OutOfBudget(fmt::format(
+      "rank {} of {} would hold {} bytes, more than the limit of {} per rank; {}", rank,
+      c.layouts.q.shards.size(), held, options.rank_memory,
+      ranks > 0 ? fmt::format("{} ranks would fit", ranks) : "no ring of up to 1024 ranks would fit"));
+}
+
+}  // namespace kvring

@@ -1,0 +1,50 @@
+// What one rank holds, by name: the formula that the planner prices and that the ledger must equal to the
+// byte.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel/tile.h"
+#include "kvring/problem.h"
+#include "kvring/ring.h"
+#include "runtime/block.h"
+
+namespace kvring {
+
+using Ledger = std::vector<std::pair<std::string, std::int64_t>>;
+std::int64_t ledger_total(const Ledger& ledger);
+
+// Panels of 48 query rows that share a read of each tile: 192 rows keep a tile of K and V in the second-level
+// cache for 4 uses while the panels' accumulators fit beside it.
+inline constexpr int kItemPanels = 4;
+
+TileShape make_tile_shape(const Problem& problem);
+
+// Everything that decides sizes.
+struct MemoryCase {
+  const Problem& problem;
+  const Layouts& layouts;
+  const std::vector<BlockMap>& blocks;
+  int threads;
+  bool passes_pointers;
+};
+
+struct WorkspaceSizes {
+  std::int64_t slot = 0;          // one packed block
+  int slots = 0;                  // 2, or 1 for a ring of one
+  std::int64_t accumulators = 0;  // states of all panels of one lap
+  std::int64_t scratch = 0;       // of one thread, queries and tile
+};
+WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
+
+// Names: q, k, v, out, lse (this rank's tensors), accumulators, block_0, block_1, scratch.
+Ledger memory_ledger(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
+
+// KV units per lap: what `options` asks for, or as few as keep a block of a megabyte, fewer to fit the
+// limit. The same on every rank. Throws OutOfBudget naming the bytes and the ranks that would fit.
+std::int64_t choose_heads_per_lap(const MemoryCase& c, const RingOptions& options);
+
+}  // namespace kvring

@@ -1,0 +1,170 @@
+#include "kvring/ring.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <thread>
+
+#include "kvring/error.h"
+#include "problem/support.h"
+#include "runtime/agreement.h"
+#include "runtime/executor.h"
+
+namespace kvring {
+namespace {
+
+int default_threads(const Transport& transport) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::max(1, cores / std::max(1, transport.ranks_on_this_host()));
+}
+
+void check_layouts(const Layouts& layouts, int ranks) {
+  for (const auto& [side, layout] : {std::pair("query", &layouts.q), std::pair("key", &layouts.kv)}) {
+    if (std::ssize(layout->shards) == ranks) continue;
+    throw InvalidArgument(fmt::format("the {} layout is over {} ranks and the transport has {}", side,
+                                      layout->shards.size(), ranks));
+  }
+}
+
+// All that does not depend on other ranks.
+std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& layouts, RingOptions& options,
+                                         const Transport& transport) {
+  validate(problem);
+  check_layouts(layouts, transport.size());
+  require_supported(problem, layouts, options.schedule);
+  if (options.heads_per_lap < 0) {
+    throw InvalidArgument(fmt::format("heads_per_lap is {}; it must be 0 or more", options.heads_per_lap));
+  }
+  if (options.threads < 0)
+    throw InvalidArgument(fmt::format("threads is {}; it must be 0 or more", options.threads));
+  if (options.rank_memory < 0) {
+    throw InvalidArgument(fmt::format("rank_memory is {} bytes; it must be 0 or more", options.rank_memory));
+  }
+  if (options.threads == 0) options.threads = default_threads(transport);
+  auto plan = std::make_unique<ExecutionPlan>();
+  plan->problem = problem;
+  plan->layouts = layouts;
+  plan->rank = transport.rank();
+  plan->blocks = make_block_maps(plan->problem, plan->layouts.kv);
+  plan->steps = schedule_steps(options.schedule, problem, layouts, plan->rank);
+  const MemoryCase memory{plan->problem, plan->layouts, plan->blocks, options.threads,
+                          transport.passes_pointers()};
+  options.heads_per_lap = choose_heads_per_lap(memory, options);
+  plan->laps = make_laps(problem, options.heads_per_lap);
+  plan->sizes = workspace_sizes(memory, plan->rank, options.heads_per_lap);
+  return plan;
+}
+
+std::string shape_text(const std::array<std::int64_t, 4>& s) {
+  return fmt::format("({}, {}, {}, {})", s[0], s[1], s[2], s[3]);
+}
+
+template <typename Void>
+void check_tensor(const char* name, const BasicTensorView<Void>& t, DType dtype,
+                  std::array<std::int64_t, 4> shape) {
+  if (t.shape != shape) {
+    throw InvalidArgument(fmt::format("{} has shape {}; this rank's is {} (batch, tokens, heads, dim)", name,
+                                      shape_text(t.shape), shape_text(shape)));
+  }
+  if (t.dtype != dtype) {
+    throw InvalidArgument(
+        fmt::format("{} is {}; the problem says {}", name, dtype_name(t.dtype), dtype_name(dtype)));
+  }
+  if (t.data == nullptr && t.elements() > 0) throw InvalidArgument(fmt::format("{} has no data", name));
+  if (t.stride[3] != 1 && shape[3] > 1) {
+    throw InvalidArgument(
+        fmt::format("{} has a stride of {} in its last dimension; it must be 1", name, t.stride[3]));
+  }
+}
+
+void check_tensors(const ExecutionPlan& plan, const RankTensors& t) {
+  const Problem& p = plan.problem;
+  const auto rank = static_cast<std::size_t>(plan.rank);
+  const std::int64_t q = plan.layouts.q.shards[rank].tokens();
+  const std::int64_t kv = plan.layouts.kv.shards[rank].tokens();
+  check_tensor("q", t.q, p.q_dtype, {p.batch, q, p.q_heads, p.head_dim});
+  check_tensor("k", t.k, p.kv_dtype, {p.batch, kv, p.kv_heads, p.head_dim});
+  check_tensor("v", t.v, p.kv_dtype, {p.batch, kv, p.kv_heads, p.value_dim});
+  check_tensor("out", t.out, p.out_dtype, {p.batch, q, p.q_heads, p.value_dim});
+  if (t.lse.data && t.lse.shape != std::array<std::int64_t, 3>{p.batch, p.q_heads, q}) {
+    throw InvalidArgument(
+        fmt::format("lse has shape ({}, {}, {}); this rank's is ({}, {}, {}) (batch, heads, tokens)",
+                    t.lse.shape[0], t.lse.shape[1], t.lse.shape[2], p.batch, p.q_heads, q));
+  }
+  for (const ConstTensorView* input : {&t.q, &t.k, &t.v}) {
+    if (t.out.data && t.out.data == input->data) throw InvalidArgument("out shares the memory of an input");
+  }
+  if (p.has_sinks != (t.sinks != nullptr)) {
+    throw InvalidArgument(p.has_sinks ? "the problem has sinks and the call passes none"
+                                      : "the call passes sinks and the problem has none (has_sinks)");
+  }
+  for (std::int64_t h = 0; t.sinks && h < p.q_heads; ++h) {
+    if (std::isnan(t.sinks[h]) || t.sinks[h] == std::numeric_limits<float>::infinity()) {
+      throw InvalidArgument(
+          fmt::format("the sink of head {} is {}; it must be finite or -inf", h, t.sinks[h]));
+    }
+  }
+}
+
+}  // namespace
+
+struct Ring::Impl {
+  Impl(const Problem& problem, const Layouts& layouts, RingOptions ring_options, Transport& ring_transport)
+      : options(ring_options), transport(ring_transport) {
+    const std::uint64_t digest = agree(transport, [&] {
+      plan = make_plan(problem, layouts, options, transport);
+      executor.emplace(*plan, transport, options.threads);
+      return agreement_fields(problem, layouts, options);
+    });
+    plan->digest = digest;
+    const MemoryCase memory{plan->problem, plan->layouts, plan->blocks, options.threads,
+                            transport.passes_pointers()};
+    ledger = memory_ledger(memory, plan->rank, options.heads_per_lap);
+  }
+
+  RingOptions options;
+  Transport& transport;
+  std::unique_ptr<ExecutionPlan> plan;
+  Ledger ledger;
+  RankReport report;
+  std::function<void(double)> progress;
+  std::string failure;
+  std::optional<Executor> executor;  // after what it refers to
+};
+
+Ring::Ring(const Problem& problem, const Layouts& layouts, const RingOptions& options, Transport& transport)
+    : impl_(std::make_unique<Impl>(problem, layouts, options, transport)) {}
+Ring::~Ring() = default;
+
+void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
+                  const TensorView& out, const LseView& lse, const float* sinks) {
+  Impl& ring = *impl_;
+  if (!ring.failure.empty()) throw TransportError("this ring failed before: " + ring.failure);
+  const RankTensors tensors{q, k, v, out, lse, sinks};
+  ring.report = {};
+  ring.report.rank = ring.plan->rank;
+  ring.report.tokens = q.shape[1];
+  ring.report.ledger_bytes = ring.ledger;
+  ring.report.peak_bytes = ledger_total(ring.ledger);
+  try {
+    check_tensors(*ring.plan, tensors);
+    ring.executor->run(tensors, ring.progress, ring.report);
+  } catch (const std::exception& error) {
+    ring.failure = error.what();
+    ring.transport.fail(ring.failure);  // the others must not wait for a rank that gave up
+    throw;
+  }
+}
+
+void Ring::set_progress(std::function<void(double)> progress) { impl_->progress = std::move(progress); }
+const RankReport& Ring::report() const { return impl_->report; }
+
+bool Ring::bits_invariant() const {
+  return impl_->plan->layouts.kv.tile_aligned &&
+         impl_->plan->problem.accumulation == Accumulation::kReproducible;
+}
+
+}  // namespace kvring
