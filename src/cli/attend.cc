@@ -30,24 +30,24 @@ int run_attend(const JobOptions& options) {
   std::vector<std::unique_ptr<RankWork>> works(static_cast<std::size_t>(team->ranks()));
   std::vector<Json> reports;  // on rank 0
   Progress progress("attend", team->has_rank_0() && !options.quiet && !options.json);
-  team->run(
-      [&] {
-        job.emplace(open_job(options, settings, *team));
-        if (!team->has_rank_0() || options.quiet) return;
-        for (const std::string& note : job->notes) fmt::print(stderr, "kvring: note: {}\n", note);
-      },
-      [&](Transport& transport) {
-        const auto rank = static_cast<std::size_t>(transport.rank());
-        works[rank] = std::make_unique<RankWork>(*job, transport);
-        RankWork& work = *works[rank];
-        work.open_outputs();
-        work.load();
-        work.attend(rank == 0 ? [&](double share) { progress.update(share); }
-                              : std::function<void(double)>());
-        std::vector<Json> all = work.gather_reports();
-        work.write_outputs();
-        if (rank == 0) reports = std::move(all);
-      });
+  team->run({[&] {
+               job.emplace(open_job(options, settings, *team));
+               if (!team->has_rank_0() || options.quiet) return;
+               for (const std::string& note : job->notes) fmt::print(stderr, "kvring: note: {}\n", note);
+             },
+             [&](Transport& transport) {
+               const auto rank = static_cast<std::size_t>(transport.rank());
+               works[rank] = std::make_unique<RankWork>(*job, transport);
+               RankWork& work = *works[rank];
+               work.open_outputs();
+               work.load();
+               work.attend(rank == 0 ? [&](double share) { progress.update(share); }
+                                     : std::function<void(double)>());
+               std::vector<Json> all = work.gather_reports();
+               work.write_outputs();
+               if (rank == 0) reports = std::move(all);
+             },
+             [&](Transport& transport) { works[static_cast<std::size_t>(transport.rank())].reset(); }});
   if (!team->has_rank_0()) return kDone;
   const Json json = attend_json(*job, *team, reports);
   progress.finish();

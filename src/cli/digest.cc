@@ -37,7 +37,8 @@ std::uint64_t digest_part(const LseView& local, const Shard& shard, std::int64_t
   for_each_token(local.shape[0], shard, seqlen, [&](std::int64_t b, std::int64_t row, std::int64_t index) {
     for (std::size_t h = 0; h < heads.size(); ++h)
       heads[h] = local.data[local.offset(b, static_cast<std::int64_t>(h), row)];
-    sum += XXH3_64bits_withSeed(heads.data(), heads.size() * sizeof(float), static_cast<std::uint64_t>(index));
+    sum +=
+        XXH3_64bits_withSeed(heads.data(), heads.size() * sizeof(float), static_cast<std::uint64_t>(index));
   });
   return sum;
 }

@@ -34,13 +34,14 @@ struct GenerateOptions {
 std::array<std::int64_t, 4> parse_shape(const char* flag, const std::string& text) {
   const std::vector<std::int64_t> extents = parse_list(flag, text);
   if (extents.size() != 4)
-    throw InvalidArgument(fmt::format(
-        "{} is '{}'; it must be batch,seqlen,heads,dim, such as 1,4096,8,128", flag, text));
+    throw InvalidArgument(
+        fmt::format("{} is '{}'; it must be batch,seqlen,heads,dim, such as 1,4096,8,128", flag, text));
   return {extents[0], extents[1], extents[2], extents[3]};
 }
 
 GenerateSpec understand(const GenerateOptions& o) {
-  if (!o.shape) throw InvalidArgument("--shape is missing: batch,seqlen,heads,dim of q, such as 1,4096,8,128");
+  if (!o.shape)
+    throw InvalidArgument("--shape is missing: batch,seqlen,heads,dim of q, such as 1,4096,8,128");
   if (!o.output) throw InvalidArgument("-o is missing: the file to write, such as qkv.safetensors");
   GenerateSpec spec;
   spec.q_shape = parse_shape("--shape", *o.shape);
@@ -86,10 +87,10 @@ int run_generate(const GenerateOptions& options) {
 Command add_generate(CLI::App& program) {
   CLI::App* app = program.add_subcommand("generate", kDescription);
   auto o = std::make_shared<GenerateOptions>();
-  const auto add = [&](const char* flag, std::optional<std::string>& value, const char* type, const char* help) {
-    app->add_option(flag, value, help)->type_name(type);
-  };
-  add("--shape", o->shape, "B,N,H,D", "Batch, seqlen, heads and dim of q, and of k and v unless they say else");
+  const auto add = [&](const char* flag, std::optional<std::string>& value, const char* type,
+                       const char* help) { app->add_option(flag, value, help)->type_name(type); };
+  add("--shape", o->shape, "B,N,H,D",
+      "Batch, seqlen, heads and dim of q, and of k and v unless they say else");
   add("--kv-shape", o->kv_shape, "B,N,H,D", "Shape of k and v");
   add("--value-dim", o->value_dim, "D", "Dim of v (default: that of k)");
   add("--dtype", o->dtype, "f32|bf16|f16", "Default f32");

@@ -45,10 +45,9 @@ Json support_json() {
 std::string support_text() {
   std::string text = fmt::format("{:<11} {:<10} {:<14} {}\n", "schedule", "mask", "dtypes", "features");
   for (const SupportRow& row : support_table())
-    text += row.dtypes.empty()
-                ? fmt::format("{:<11} {:<10} no: {}\n", row.schedule, row.mask, row.instead)
-                : fmt::format("{:<11} {:<10} {:<14} {}\n", row.schedule, row.mask, fmt::join(row.dtypes, " "),
-                              fmt::join(row.features, " "));
+    text += row.dtypes.empty() ? fmt::format("{:<11} {:<10} no: {}\n", row.schedule, row.mask, row.instead)
+                               : fmt::format("{:<11} {:<10} {:<14} {}\n", row.schedule, row.mask,
+                                             fmt::join(row.dtypes, " "), fmt::join(row.features, " "));
   return text + "\nMasks, dtypes and features combine freely where each is listed. All else is refused.\n";
 }
 
@@ -73,12 +72,13 @@ std::string info_text(const Json& info) {
     transports += (transports.empty() ? "" : ", ") + t["name"].get<std::string>();
     if (t.contains("library")) transports += " (" + t["library"].get<std::string>() + ")";
   }
-  return fmt::format("kvring      {}\nisa         {} (here: {})\ntransports  {}\ncores       {}\nmemory      {}\n"
-                     "page size   {}\n",
-                     info["version"].get<std::string>(), info["isa"].get<std::string>(),
-                     fmt::join(info["supported_isas"].get<std::vector<std::string>>(), " "), transports,
-                     info["cores"].get<int>(), bytes_text(info["memory_bytes"].get<double>()),
-                     bytes_text(info["page_bytes"].get<double>()));
+  return fmt::format(
+      "kvring      {}\nisa         {} (here: {})\ntransports  {}\ncores       {}\nmemory      {}\n"
+      "page size   {}\n",
+      info["version"].get<std::string>(), info["isa"].get<std::string>(),
+      fmt::join(info["supported_isas"].get<std::vector<std::string>>(), " "), transports,
+      info["cores"].get<int>(), bytes_text(info["memory_bytes"].get<double>()),
+      bytes_text(info["page_bytes"].get<double>()));
 }
 
 int run_info(const InfoOptions& options) {

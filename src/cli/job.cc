@@ -15,8 +15,9 @@ void check_fit(const InputTensor& q, const InputTensor& k, const InputTensor& v)
   const auto need = [](const char* what, const InputTensor& a, const char* a_name, std::int64_t a_value,
                        const InputTensor& b, const char* b_name, std::int64_t b_value) {
     if (a_value != b_value)
-      throw InvalidArgument(fmt::format("{} has {} {} and {} has {}; they must agree ({} is {}, {} is {})", a_name,
-                                        what, a_value, b_name, b_value, a_name, shape_of(a), b_name, shape_of(b)));
+      throw InvalidArgument(fmt::format("{} has {} {} and {} has {}; they must agree ({} is {}, {} is {})",
+                                        a_name, what, a_value, b_name, b_value, a_name, shape_of(a), b_name,
+                                        shape_of(b)));
   };
   need("batch", q, "q", q.shape()[0], k, "k", k.shape()[0]);
   need("batch", k, "k", k.shape()[0], v, "v", v.shape()[0]);

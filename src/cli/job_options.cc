@@ -19,10 +19,9 @@ std::int64_t integer_in(std::string_view flag, const std::string& text, std::int
                         std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
   const std::int64_t value = parse_integer(flag, text);
   if (value < least || value > most)
-    throw InvalidArgument(
-        most == std::numeric_limits<std::int64_t>::max()
-            ? fmt::format("{} is {}; it must be {} or more", flag, value, least)
-            : fmt::format("{} is {}; it must be {} to {}", flag, value, least, most));
+    throw InvalidArgument(most == std::numeric_limits<std::int64_t>::max()
+                              ? fmt::format("{} is {}; it must be {} or more", flag, value, least)
+                              : fmt::format("{} is {}; it must be {} to {}", flag, value, least, most));
   return value;
 }
 
@@ -35,10 +34,9 @@ void understand_inputs(const JobOptions& o) {
         "--input is {}, which holds one tensor; give a .safetensors file, or --q, --k and --v", *o.input));
   if (!o.input && !(o.q && o.k && o.v))
     throw InvalidArgument(
-        some ? fmt::format("{} is missing: --q, --k and --v go together",
-                           !o.q   ? "--q"
-                           : !o.k ? "--k"
-                                  : "--v")
+        some ? fmt::format("{} is missing: --q, --k and --v go together", !o.q   ? "--q"
+                                                                          : !o.k ? "--k"
+                                                                                 : "--v")
              : "no input: give --input F.safetensors with tensors q, k and v, or --q, --k and --v F.npy");
 }
 
@@ -123,7 +121,8 @@ void add_job_flags(CLI::App& app, JobOptions& o) {
 
   group = "Ring";
   add(app, group, "--ranks", o.ranks, "P", "Ring size (default 1, or what mpirun started)");
-  add(app, group, "--layout", o.layout, "zigzag|contiguous|striped", "Who owns which tokens (default zigzag)");
+  add(app, group, "--layout", o.layout, "zigzag|contiguous|striped",
+      "Who owns which tokens (default zigzag)");
   add(app, group, "--stripe", o.stripe, "N", "Tokens per stripe (default one tile)");
   add(app, group, "--cut", o.cut, "tiles|tokens", "Shards are whole tiles (default), or equal to a token");
   add(app, group, "--schedule", o.schedule, "ring", "What moves when");
@@ -149,8 +148,7 @@ Settings understand(const JobOptions& o) {
   understand_inputs(o);
   understand_mask(o, settings.problem);
   if (o.tile) settings.problem.tile = parse_integer("--tile", *o.tile);
-  if (o.accumulation &&
-      parse_choice("--accumulation", *o.accumulation, {"reproducible", "online"}) == 1)
+  if (o.accumulation && parse_choice("--accumulation", *o.accumulation, {"reproducible", "online"}) == 1)
     settings.problem.accumulation = Accumulation::kOnline;
   if (o.output_dtype)
     settings.out_dtype = parse_dtype(kDTypes[parse_choice("--output-dtype", *o.output_dtype, kDTypes)]);

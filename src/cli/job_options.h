@@ -35,8 +35,8 @@ struct Settings {
   TeamSpec team;
 };
 
-// Throws InvalidArgument or Unsupported for a value that makes no sense, InputFile for a list file that cannot
-// be read.
+// Throws InvalidArgument or Unsupported for a value that makes no sense, InputFile for a list file that
+// cannot be read.
 Settings understand(const JobOptions& options);
 
 }  // namespace kvring::cli

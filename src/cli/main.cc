@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +23,8 @@ Examples:
   kvring attend --input qkv.safetensors --causal --ranks 4 --output result.safetensors
   kvring verify --input qkv.safetensors --causal --ranks 4)";
 
-constexpr const char* kFooter = R"(Exit codes: 0 done, 1 internal error, 2 usage, 3 input file, 4 transport or timeout,
+constexpr const char* kFooter =
+    R"(Exit codes: 0 done, 1 internal error, 2 usage, 3 input file, 4 transport or timeout,
 5 verification failed, 6 would not fit the memory given.)";
 
 // Under mpirun every process fails alike on a bad command line: one of them says so.
@@ -64,23 +66,38 @@ int unknown_argument(const CLI::App& app, const std::string& argument) {
   if (word.starts_with('-'))
     return usage_error(
         fmt::format("{} has no flag {}{}", app.get_name(), word, did_you_mean(word, flags_of(app))), app);
-  return usage_error(fmt::format("{} takes no argument '{}'; values follow flags", app.get_name(), argument), app);
+  return usage_error(fmt::format("{} takes no argument '{}'; values follow flags", app.get_name(), argument),
+                     app);
 }
 
 int unknown_command(const CLI::App& program, const std::string& argument) {
   std::vector<std::string> names;
   for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
   if (argument.starts_with('-')) return unknown_argument(program, argument);
-  return usage_error(fmt::format("there is no command '{}'{}", argument, did_you_mean(argument, names)), program);
+  return usage_error(fmt::format("there is no command '{}'{}", argument, did_you_mean(argument, names)),
+                     program);
 }
+
+// In the list of commands only the first line of each description.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_subcommand(const CLI::App* command) const override {
+    const std::string description = command->get_description();
+    return fmt::format("  {:<{}}{}\n", command->get_name(), get_column_width() - 2,
+                       description.substr(0, description.find('\n')));
+  }
+  std::string make_description(const CLI::App* app) const override { return app->get_description() + "\n\n"; }
+};
 
 int run(int argc, char** argv) {
   CLI::App program(kDescription, "kvring");
   // Leftovers are collected, not refused, so that the message can suggest.
   program.allow_extras();
   program.footer(kFooter);
+  program.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit these three
   program.set_version_flag("--version", version(), "Print the version");
-  const Command commands[] = {add_attend(program), add_verify(program), add_generate(program), add_info(program)};
+  const Command commands[] = {add_attend(program), add_verify(program), add_generate(program),
+                              add_info(program)};
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
@@ -103,7 +120,8 @@ int run(int argc, char** argv) {
       return report(Internal(error.what()), command.json());
     }
   }
-  if (const auto extras = program.remaining(); !extras.empty()) return unknown_command(program, extras.front());
+  if (const auto extras = program.remaining(); !extras.empty())
+    return unknown_command(program, extras.front());
   if (prints_messages()) fmt::print(stderr, "{}", program.help());
   return kUsage;
 }

@@ -15,7 +15,8 @@ constexpr double kLeastShare = 0.01;
 std::string duration_text(double seconds) {
   if (seconds < 60) return fmt::format("{:.0f} s", seconds);
   const auto minutes = static_cast<long>(seconds / 60);
-  if (minutes < 60) return fmt::format("{} min {:.0f} s", minutes, seconds - 60.0 * static_cast<double>(minutes));
+  if (minutes < 60)
+    return fmt::format("{} min {:.0f} s", minutes, seconds - 60.0 * static_cast<double>(minutes));
   return fmt::format("{} h {} min", minutes / 60, minutes % 60);
 }
 

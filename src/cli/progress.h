@@ -25,7 +25,7 @@ class Progress {
   std::string label_;
   bool shown_ = false;
   bool drawn_ = false;
-  Clock::time_point began_
+  Clock::time_point began_;
   Clock::time_point next_;
 };
 

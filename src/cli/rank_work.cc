@@ -115,7 +115,8 @@ Json RankWork::report() const {
 std::vector<Json> RankWork::gather_reports() {
   const std::string mine = keep_alive(transport_, [this] { return report().dump(); });
   std::vector<Json> reports;
-  for (const std::string& text : transport_.allgather(mine, "the reports")) reports.push_back(Json::parse(text));
+  for (const std::string& text : transport_.allgather(mine, "the reports"))
+    reports.push_back(Json::parse(text));
   return reports;
 }
 

@@ -17,8 +17,9 @@ namespace kvring::cli {
 
 using Json = nlohmann::ordered_json;
 
-// Other ranks may still read this one's blocks when it has finished or failed: it must live until all ranks
-// have ended. `job` and `transport` must outlive it.
+// Other ranks may still read this one's blocks when it has finished or failed. The destructor waits until
+// they do not, so it must run on the rank's own thread, and after a failure only once the others have been
+// told (Transport::fail). `job` and `transport` must outlive it.
 class RankWork {
  public:
   RankWork(const Job& job, Transport& transport);

@@ -53,7 +53,7 @@ Json run_json(const Job& job, const Team& team, const std::vector<Json>& reports
           {"isa", isa()},
           {"problem", problem_json(job.problem)},
           {"ranks", team.ranks()},
-          {"layout", layout_name(job.layouts.q.kind)},
+          {"layout", layout_name(job.layouts.q.spec.kind)},
           {"schedule", schedule_name(job.ring.schedule)},
           {"transport", team.transport()},
           {"threads", job.ring.threads},
@@ -64,10 +64,9 @@ Json run_json(const Job& job, const Team& team, const std::vector<Json>& reports
 Json attend_json(const Job& job, const Team& team, const std::vector<Json>& reports) {
   const Problem& p = job.problem;
   Json json = run_json(job, team, reports);
-  json["output_digest"] = digest_text(sum_of(reports, "out_digest"), p.out_dtype,
-                                      {p.batch, p.q_len, p.q_heads, p.value_dim});
-  json["lse_digest"] =
-      digest_text(sum_of(reports, "lse_digest"), DType::kF32, {p.batch, p.q_heads, p.q_len});
+  json["output_digest"] =
+      digest_text(sum_of(reports, "out_digest"), p.out_dtype, {p.batch, p.q_len, p.q_heads, p.value_dim});
+  json["lse_digest"] = digest_text(sum_of(reports, "lse_digest"), DType::kF32, {p.batch, p.q_heads, p.q_len});
   json["per_rank"] = Json::array();
   for (const Json& report : reports) json["per_rank"].push_back(report["report"]);
   return json;
@@ -96,11 +95,12 @@ std::string attend_text(const Json& run) {
   text += fmt::format("\n{:>5} {:>10} {:>7} {:>11} {:>9} {:>6} {:>11} {:>12}\n", "rank", "tokens", "work %",
                       "compute s", "wait s", "hops", "sent", "peak memory");
   for (const Json& rank : per_rank)
-    text += fmt::format("{:>5} {:>10} {:>7.1f} {:>11.3f} {:>9.3f} {:>6} {:>11} {:>12}\n", rank["rank"].get<int>(),
-                        rank["tokens"].get<std::int64_t>(), all_work > 0 ? work_of(rank) / all_work * 100 : 0.0,
-                        rank["compute_s"].get<double>(), rank["exposed_wait_s"].get<double>(),
-                        rank["hops"].get<std::int64_t>(), bytes_text(rank["bytes_sent"].get<double>()),
-                        bytes_text(rank["peak_bytes"].get<double>()));
+    text +=
+        fmt::format("{:>5} {:>10} {:>7.1f} {:>11.3f} {:>9.3f} {:>6} {:>11} {:>12}\n", rank["rank"].get<int>(),
+                    rank["tokens"].get<std::int64_t>(), all_work > 0 ? work_of(rank) / all_work * 100 : 0.0,
+                    rank["compute_s"].get<double>(), rank["exposed_wait_s"].get<double>(),
+                    rank["hops"].get<std::int64_t>(), bytes_text(rank["bytes_sent"].get<double>()),
+                    bytes_text(rank["peak_bytes"].get<double>()));
   text += fmt::format("\nout digest {}   lse digest {}{}\n", run["output_digest"].get<std::string>(),
                       run["lse_digest"].get<std::string>(),
                       run["bits_invariant"].get<bool>()

@@ -134,7 +134,8 @@ void ErrorStats::add(double got, double expected, double scale, double allowed, 
   worst = row;
 }
 
-RowCheck check_rows(const Job& job, std::vector<ComputedRow> rows, const std::function<void(double)>& progress) {
+RowCheck check_rows(const Job& job, std::vector<ComputedRow> rows,
+                    const std::function<void(double)>& progress) {
   const Problem& p = job.problem;
   const std::int64_t group = p.q_heads / p.kv_heads;
   std::sort(rows.begin(), rows.end(), [&](const ComputedRow& x, const ComputedRow& y) {
@@ -158,7 +159,8 @@ RowCheck check_rows(const Job& job, std::vector<ComputedRow> rows, const std::fu
     for (std::size_t d = 0; d < row.out.size(); ++d)
       check.out.add(row.out[d], expected.out[d], expected.weighted_abs_v[d],
                     out_bound(p, expected, static_cast<std::int64_t>(d)), row.id);
-    check.lse.add(row.lse, expected.lse, std::max(1.0, std::fabs(expected.lse)), lse_bound(p, expected), row.id);
+    check.lse.add(row.lse, expected.lse, std::max(1.0, std::fabs(expected.lse)), lse_bound(p, expected),
+                  row.id);
     progress(static_cast<double>(++check.rows) / static_cast<double>(rows.size()));
   }
   check.passed = check.out.over_bound <= 1 && check.lse.over_bound <= 1;

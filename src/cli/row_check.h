@@ -51,6 +51,7 @@ struct RowCheck {
 };
 
 // Reads q, k and v again from the job's files. `progress` is called with the share done, on this thread.
-RowCheck check_rows(const Job& job, std::vector<ComputedRow> rows, const std::function<void(double)>& progress);
+RowCheck check_rows(const Job& job, std::vector<ComputedRow> rows,
+                    const std::function<void(double)>& progress);
 
 }  // namespace kvring::cli

@@ -33,7 +33,7 @@ std::string did_you_mean(std::string_view typed, const std::vector<std::string>&
     least = d;
     nearest = &word;
   }
-  return nearest == nullptr ? "" : ", did you mean " + *nearest + "?";
+  return nearest == nullptr ? "" : "; did you mean " + *nearest + "?";
 }
 
 }  // namespace kvring::cli

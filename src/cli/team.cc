@@ -49,10 +49,10 @@ void throw_error(ErrorCode code, const std::string& message) {
   throw Internal(message);
 }
 
-Outcome run_guarded(Transport& transport, const std::function<void()>& work) {
+Outcome run_guarded(Transport& transport, const std::function<void()>& steps) {
   Outcome outcome;
   try {
-    work();
+    steps();
     return outcome;
   } catch (const Error& error) {
     outcome = {true, error.code(), error.what()};

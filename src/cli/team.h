@@ -19,6 +19,15 @@ struct TeamSpec {
   double timeout_s = 30;                 // without progress
 };
 
+// What a process and each of its ranks do in a run.
+struct TeamWork {
+  std::function<void()> prepare;        // once in this process, before any rank starts
+  std::function<void(Transport&)> run;  // each rank, on a thread of its own
+  // The same thread, when the rank has ended and, if it failed, the others have been told: frees what other
+  // ranks may have been reading, which is where the rank waits for them.
+  std::function<void(Transport&)> release;
+};
+
 class Team {
  public:
   virtual ~Team() = default;
@@ -29,10 +38,10 @@ class Team {
   // Cores of this machine that each of its ranks may use, at least 1.
   virtual int cores_per_rank() const noexcept = 0;
 
-  // Runs `prepare` once in this process, then `body` for each of its ranks, on a thread each. Returns when all
-  // ranks of the team have ended. If any failed, throws the root cause, the same on all processes: that of the
-  // lowest rank whose error is not the echo of another's. Transports live as long as the team. Call once.
-  virtual void run(const std::function<void()>& prepare, const std::function<void(Transport&)>& body) = 0;
+  // Returns when all ranks of the team have ended. If any failed, throws the root cause, the same on all
+  // processes: that of the lowest rank whose error is not the echo of another's. Transports live as long as
+  // the team. Call once.
+  virtual void run(const TeamWork& work) = 0;
 };
 
 // Throws InvalidArgument or Unsupported when ranks, transport and launch do not go together.
@@ -47,8 +56,8 @@ struct Outcome {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
 };
-// Runs `work`; when it throws, tells the other ranks.
-Outcome run_guarded(Transport& transport, const std::function<void()>& work);
+// Runs `steps`; when one throws, tells the other ranks.
+Outcome run_guarded(Transport& transport, const std::function<void()>& steps);
 // Throws the root cause, if any rank failed.
 void throw_root_cause(const std::vector<Outcome>& by_rank);
 [[noreturn]] void throw_error(ErrorCode code, const std::string& message);

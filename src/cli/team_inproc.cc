@@ -20,11 +20,13 @@ class InprocTeam final : public Team {
     return std::max(1, CPU_COUNT(&cores) / ranks());
   }
 
-  void run(const std::function<void()>& prepare, const std::function<void(Transport&)>& body) override {
-    prepare();
+  void run(const TeamWork& work) override {
+    work.prepare();
     std::vector<Outcome> outcomes(ends_.size());
     const auto run_rank = [&](std::size_t r) {
-      outcomes[r] = run_guarded(*ends_[r], [&] { body(*ends_[r]); });
+      Transport& end = *ends_[r];
+      outcomes[r] = run_guarded(end, [&] { work.run(end); });
+      work.release(end);
     };
     {
       std::vector<std::jthread> threads;

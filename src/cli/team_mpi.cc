@@ -55,8 +55,8 @@ int ranks_on_same_cores(const cpu_set_t& cores) {
   std::vector<cpu_set_t> all(static_cast<std::size_t>(ranks));
   MPI_Allgather(&cores, sizeof cores, MPI_BYTE, all.data(), sizeof cores, MPI_BYTE, node);
   MPI_Comm_free(&node);
-  return static_cast<int>(std::count_if(all.begin(), all.end(),
-                                        [&](const cpu_set_t& other) { return CPU_EQUAL(&cores, &other) != 0; }));
+  return static_cast<int>(std::count_if(
+      all.begin(), all.end(), [&](const cpu_set_t& other) { return CPU_EQUAL(&cores, &other) != 0; }));
 }
 
 // An Outcome as MPI carries it. Longer messages lose their end.
@@ -79,13 +79,15 @@ class MpiTeam final : public Team {
   MpiTeam(const TeamSpec& spec, const Launch& launch)
       : timeout_s_(spec.timeout_s), ranks_(world_size()), rank_(world_rank()) {
     if (launch.size != 0 && launch.size != ranks_)
-      throw InvalidArgument(fmt::format(
-          "{} processes were started ({}), but the MPI library of this kvring sees {}: the launcher belongs to "
-          "another MPI; use that of {}",
-          launch.size, launch.by, ranks_, mpi_library_version()));
+      throw InvalidArgument(
+          fmt::format("{} processes were started ({}), but the MPI library of this kvring sees {}: the "
+                      "launcher belongs to "
+                      "another MPI; use that of {}",
+                      launch.size, launch.by, ranks_, mpi_library_version()));
     if (spec.ranks && *spec.ranks != ranks_)
-      throw InvalidArgument(fmt::format("--ranks is {}, but the MPI world has {} processes; use --ranks {}, or none",
-                                        *spec.ranks, ranks_, ranks_));
+      throw InvalidArgument(
+          fmt::format("--ranks is {}, but the MPI world has {} processes; use --ranks {}, or none",
+                      *spec.ranks, ranks_, ranks_));
     const cpu_set_t cores = allowed_cores();
     cores_per_rank_ = std::max(1, CPU_COUNT(&cores) / ranks_on_same_cores(cores));
     transport_ = make_mpi_transport(MPI_COMM_WORLD, timeout_s_);
@@ -96,11 +98,12 @@ class MpiTeam final : public Team {
   bool has_rank_0() const noexcept override { return rank_ == 0; }
   int cores_per_rank() const noexcept override { return cores_per_rank_; }
 
-  void run(const std::function<void()>& prepare, const std::function<void(Transport&)>& body) override {
+  void run(const TeamWork& work) override {
     const Outcome mine = run_guarded(*transport_, [&] {
-      prepare();
-      body(*transport_);
+      work.prepare();
+      work.run(*transport_);
     });
+    work.release(*transport_);
     throw_root_cause(exchange(mine));
   }
 

@@ -36,7 +36,8 @@ std::string read_list_file(std::string_view flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file)
-    throw InputFile(fmt::format("{}: cannot read {}: {}", flag, path, std::generic_category().message(errno)));
+    throw InputFile(
+        fmt::format("{}: cannot read {}: {}", flag, path, std::generic_category().message(errno)));
   const auto is_space = [](char c) { return c == '\n' || c == '\r' || c == '\t' || c == ' '; };
   // "1, 2" and "1 2" alike: runs of white space and commas separate.
   std::string list;
@@ -82,9 +83,10 @@ std::int64_t parse_bytes(std::string_view flag, const std::string& text) {
   const std::string number = text.substr(0, digits);
   const double value = std::strtod(number.c_str(), &end);
   if (unit == kUnits.end() || number.empty() || *end != '\0')
-    throw InvalidArgument(fmt::format(
-        "{} is '{}'; it must be a number of bytes, or a number with KiB, MiB, GiB, KB, MB or GB, such as 512MiB",
-        flag, text));
+    throw InvalidArgument(
+        fmt::format("{} is '{}'; it must be a number of bytes, or a number with KiB, MiB, GiB, KB, MB or GB, "
+                    "such as 512MiB",
+                    flag, text));
   const double bytes = std::floor(value * unit->bytes);
   if (bytes < 1) throw InvalidArgument(fmt::format("{} is {}; it must be at least 1 byte", flag, text));
   if (bytes >= 0x1p63) throw InvalidArgument(fmt::format("{} is {}, which does not fit 64 bits", flag, text));
@@ -97,7 +99,8 @@ std::vector<std::int64_t> parse_list(std::string_view flag, const std::string& t
   std::string_view rest = list;
   for (;;) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
-    values.push_back(parse_integer(fmt::format("entry {} of {}", values.size(), flag), rest.substr(0, comma)));
+    values.push_back(
+        parse_integer(fmt::format("entry {} of {}", values.size(), flag), rest.substr(0, comma)));
     if (comma == rest.size()) return values;
     rest.remove_prefix(comma + 1);
   }

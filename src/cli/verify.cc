@@ -43,8 +43,8 @@ void add_stats(Json& json, const std::string& name, const ErrorStats& stats) {
 }
 
 std::string stats_text(const char* name, const ErrorStats& s) {
-  return fmt::format("{:>4} {:>14.3e} {:>14.3e} {:>15.3f} {:>12.3e}   b {} s {} h {}\n", name, s.max_abs, s.max_rel,
-                     s.over_bound, s.bound, s.worst.b, s.worst.s, s.worst.h);
+  return fmt::format("{:>4} {:>14.3e} {:>14.3e} {:>15.3f} {:>12.3e}   b {} s {} h {}\n", name, s.max_abs,
+                     s.max_rel, s.over_bound, s.bound, s.worst.b, s.worst.s, s.worst.h);
 }
 
 std::string verify_text(const Json& run, const RowCheck& check) {
@@ -58,8 +58,8 @@ std::string verify_text(const Json& run, const RowCheck& check) {
 }
 
 // Gathers the sampled rows on rank 0, which checks them; every rank gets the verdict.
-RowCheck verify_rows(const Job& job, const RankWork& work, const std::vector<RowId>& sample, Transport& transport,
-                     Progress& progress) {
+RowCheck verify_rows(const Job& job, const RankWork& work, const std::vector<RowId>& sample,
+                     Transport& transport, Progress& progress) {
   const std::vector<std::string> packed =
       transport.allgather(pack_rows(sample, work.q_shard(), work.out(), work.lse()), "the sampled rows");
   RowCheck check;
@@ -88,24 +88,24 @@ int run_verify(const VerifyOptions& options) {
   const bool wanted = team->has_rank_0() && !options.job.quiet && !options.job.json;
   Progress attending("attend", wanted);
   Progress checking("verify", wanted);
-  team->run(
-      [&] {
-        job.emplace(open_job(options.job, settings, *team));
-        sample = sample_rows(job->problem, count, static_cast<std::uint64_t>(seed));
-      },
-      [&](Transport& transport) {
-        const auto rank = static_cast<std::size_t>(transport.rank());
-        works[rank] = std::make_unique<RankWork>(*job, transport);
-        RankWork& work = *works[rank];
-        work.load();
-        work.attend(rank == 0 ? [&](double share) { attending.update(share); }
-                              : std::function<void(double)>());
-        std::vector<Json> all = work.gather_reports();
-        const RowCheck mine = verify_rows(*job, work, sample, transport, checking);
-        if (rank != 0 && team->has_rank_0()) return;
-        reports = std::move(all);
-        check = mine;
-      });
+  team->run({[&] {
+               job.emplace(open_job(options.job, settings, *team));
+               sample = sample_rows(job->problem, count, static_cast<std::uint64_t>(seed));
+             },
+             [&](Transport& transport) {
+               const auto rank = static_cast<std::size_t>(transport.rank());
+               works[rank] = std::make_unique<RankWork>(*job, transport);
+               RankWork& work = *works[rank];
+               work.load();
+               work.attend(rank == 0 ? [&](double share) { attending.update(share); }
+                                     : std::function<void(double)>());
+               std::vector<Json> all = work.gather_reports();
+               const RowCheck mine = verify_rows(*job, work, sample, transport, checking);
+               if (rank != 0 && team->has_rank_0()) return;
+               reports = std::move(all);
+               check = mine;
+             },
+             [&](Transport& transport) { works[static_cast<std::size_t>(transport.rank())].reset(); }});
   if (team->has_rank_0()) {
     attending.finish();
     checking.finish();
@@ -129,7 +129,8 @@ Command add_verify(CLI::App& program) {
   CLI::App* app = program.add_subcommand("verify", kDescription);
   auto options = std::make_shared<VerifyOptions>();
   add_job_flags(*app, options->job);
-  app->add_option("--rows", options->rows, "Rows (batch, position, head) to check (default: all when few, or 64)")
+  app->add_option("--rows", options->rows,
+                  "Rows (batch, position, head) to check (default: all when few, or 64)")
       ->type_name("N")
       ->group("Check");
   app->add_option("--seed", options->seed, "Which rows (default 0)")->type_name("N")->group("Check");
