@@ -189,6 +189,9 @@ TEST(Bound, OverflowAndNaN) {
   c.row.max_abs_dot = 3e38;
   EXPECT_EQ(out_bound(c.p, c.row, 0), inf);
   c = ordinary();
+  c.p.softmax_scale = 1e39;  // itself beyond float32
+  EXPECT_EQ(lse_bound(c.p, c.row), inf);
+  c = ordinary();
   c.row.out = {nan};
   c.row.lse = -inf;
   EXPECT_EQ(out_bound(c.p, c.row, 0), 0);
