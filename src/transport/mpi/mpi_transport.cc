@@ -263,8 +263,9 @@ bool MpiTransport::drained() noexcept {
     control_->poll();
     return control_->all_left();
   });
-  for (auto& [request, block] : sends_) all &= try_to([&] { return block.pump(), block.done(); });
-  for (auto& [request, block] : receives_) all &= try_to([&] { return block.retire(), block.idle(); });
+  for (auto& send : sends_) all &= try_to([&] { return send.second.pump(), send.second.done(); });
+  for (auto& receive : receives_)
+    all &= try_to([&] { return receive.second.retire(), receive.second.idle(); });
   return all;
 }
 
