@@ -55,11 +55,11 @@ done < <(git ls-files $folders | grep '\.cc$') | sort -rn | cut -d' ' -f2 >"$wor
 
 export work
 check_one() {
-  if output=$(clang-tidy-14 -p build/tidy --quiet "$1" 2>"$work/stderr.$BASHPID"); then
+  if output=$(clang-tidy-14 -p build/tidy --quiet "$1" 2>&1); then
     echo "$1" >>"$work/done"
   else
-    printf '%s\n' "$output" "clang-tidy: $1 failed"
-    grep -v 'warnings\? generated' "$work/stderr.$BASHPID" || true
+    grep -vE '^[0-9]+ warnings? generated' <<<"$output"
+    echo "clang-tidy: $1 failed"
     echo "$1" >>"$work/failed"
   fi
 }

@@ -87,6 +87,15 @@ TEST(BinnedSum, TotalIsWithinItsBound) {
   }
 }
 
+TEST(BinnedSum, KeepsTermsDownToItsLowestBin) {
+  BinnedSum sum = BinnedSum::empty();
+  sum.add(0x1.8p-200);
+  sum.add(0x1p-250);
+  EXPECT_EQ(sum.total(), 0x1.8p-200 + 0x1p-250);
+  sum.add(0x1p-258);  // below half a unit of the bin under the lowest
+  EXPECT_EQ(sum.total(), 0x1.8p-200 + 0x1p-250);
+}
+
 TEST(BinnedSum, ScalingDownCommutesWithAdding) {
   std::mt19937_64 rng(3);
   for (int trial = 0; trial < 2000; ++trial) {

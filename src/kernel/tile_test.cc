@@ -394,6 +394,47 @@ TEST_P(EveryIsa, SumsBeyondFloat32AreScaledNotInfinite) {
   EXPECT_NEAR(o.out[2] / 3e38f, 0.0f, 1e-6f);
 }
 
+// A tile whose sum overflows float32 meets one whose does not: the scaled weights must count in full.
+TEST_P(EveryIsa, ScaledTilesKeepTheirWeightBesideOthers) {
+  Case c;
+  c.keys = 32;
+  c.tile = 16;
+  c.head_dim = c.value_dim = 1;
+  c.q.assign(kPanelRows, 0.0f);
+  c.k.assign(32, 1.0f);
+  c.v.assign(32, 3e38f);
+  std::fill(c.v.begin() + 16, c.v.end(), -1e38f);
+  c.begin.assign(kPanelRows, 0);
+  c.end.assign(kPanelRows, 32);
+  for (const std::vector<std::size_t>& order : {std::vector<std::size_t>{0, 1}, {1, 0}}) {
+    State state(c);
+    attend_in_order(c, order, state);
+    EXPECT_FLOAT_EQ(finish(c, state, 3).out[0], 1e38f);
+    EXPECT_FLOAT_EQ(finish(c, state, 3).lse, std::log(32.0f));
+  }
+}
+
+// 0 * Inf: a key of logit -inf has no weight, and plain attention makes NaN of an infinite value there.
+TEST_P(EveryIsa, InfiniteValueWithoutWeightIsNan) {
+  Case c;
+  c.keys = 4;
+  c.tile = 4;
+  c.head_dim = c.value_dim = 1;
+  c.q.assign(kPanelRows, 1.0f);
+  c.k = {1.0f, -kInf, 1.0f, -400.0f};
+  c.v = {1.0f, kInf, 1.0f, 1.0f};
+  c.begin.assign(kPanelRows, 0);
+  c.end.assign(kPanelRows, 4);
+  State none(c);
+  attend_in_order(c, ascending(c), none);
+  EXPECT_TRUE(std::isnan(finish(c, none, 0).out[0]));
+  EXPECT_TRUE(std::isfinite(finish(c, none, 0).lse));
+  std::swap(c.v[1], c.v[3]);  // a weight that only underflows is a weight
+  State some(c);
+  attend_in_order(c, ascending(c), some);
+  EXPECT_EQ(finish(c, some, 0).out[0], kInf);
+}
+
 TEST_P(EveryIsa, LogitsOfTenMillionKeepTheirOrder) {
   Case c;
   c.keys = 32;

@@ -1,8 +1,10 @@
-// What both transports share: the clock that tells a slow world from a dead one, and the words of a timeout.
+// What both transports share: the clock that tells a slow world from a dead one, what a wait is, and its
+// words in errors.
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -31,6 +33,16 @@ class ProgressClock {
  private:
   Clock::duration deadline_;
   std::atomic<Clock::rep> last_;
+};
+
+enum class Outcome { kPending, kDone, kNever };
+
+// One wait: what it is for, how it stands, and, for the error message, on whom.
+struct Wait {
+  const WaitLabel& what;
+  std::function<Outcome()> poll;
+  std::function<std::string()> peers;  // "from rank 2"
+  std::function<int()> finished;       // the rank whose early end makes the outcome kNever
 };
 
 // Throws InvalidArgument unless `peer` is another rank of the ring: a block for oneself needs no transport.

@@ -14,9 +14,7 @@ namespace {
 using inproc::Channel;
 using inproc::Gather;
 using inproc::Message;
-using inproc::Outcome;
 using inproc::RankState;
-using inproc::Wait;
 using inproc::World;
 
 class InprocTransport final : public Transport {
@@ -146,8 +144,8 @@ void InprocTransport::wait_send(Request send, const WaitLabel& what) {
                Wait{.what = what,
                     .poll = [&] { return poll(pending); },
                     .peers = [&] { return to_rank(pending.peer); },
-                    .finished = [&] { return pending.peer; },
-                    .guards_payload = true});
+                    .finished = [&] { return pending.peer; }},
+               /*guards_payload=*/true);
   pending_.erase(send);
 }
 

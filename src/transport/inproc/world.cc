@@ -10,11 +10,11 @@ World::World(int ranks, double deadline_s) : ranks_(static_cast<std::size_t>(ran
   gather_.parts.resize(ranks_.size());
 }
 
-void World::wait(Lock& lock, int rank, const Wait& wait) {
+void World::wait(Lock& lock, int rank, const Wait& wait, bool guards_payload) {
   const ProgressClock::Clock::time_point began = ProgressClock::Clock::now();
   for (;;) {
     // Before anything else: after a failure the memory of a message that did arrive may be gone.
-    if (failure_) throw_failure(lock, rank, wait.guards_payload);
+    if (failure_) throw_failure(lock, rank, guards_payload);
     const Outcome outcome = wait.poll();
     if (outcome == Outcome::kDone) break;
     if (outcome == Outcome::kNever) {

@@ -5,7 +5,6 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -49,18 +48,6 @@ struct Gather {
   std::shared_ptr<const std::vector<std::string>> result;
 };
 
-enum class Outcome { kPending, kDone, kNever };
-
-// One wait: what it is for, when it is over, and, for the error message, on whom. The functions are called
-// with the mutex held.
-struct Wait {
-  const WaitLabel& what;
-  std::function<Outcome()> poll;
-  std::function<std::string()> peers;  // "from rank 2"
-  std::function<int()> finished;       // the rank whose end makes the outcome kNever
-  bool guards_payload = false;         // see World::wait
-};
-
 class World {
  public:
   World(int ranks, double deadline_s);
@@ -74,10 +61,10 @@ class World {
   Gather& gather() noexcept { return gather_; }
   bool failed() const noexcept { return failure_.has_value(); }
 
-  // Returns when done; throws when any rank failed, when it can never be done and at the deadline. With
-  // `guards_payload` a failure is thrown only when no rank reads payloads any more, because the caller will
-  // then free the memory that others were given.
-  void wait(Lock& lock, int rank, const Wait& wait);
+  // Returns when done; throws when any rank failed, when it can never be done and at the deadline. The
+  // functions of `wait` are called with the mutex held. With `guards_payload` a failure is thrown only when
+  // no rank reads payloads any more, because the caller will then free the memory that others were given.
+  void wait(Lock& lock, int rank, const Wait& wait, bool guards_payload = false);
   void fail(Lock& lock, int rank, const std::string& reason) noexcept;
   void finish(Lock& lock, int rank);
   void wake_all() noexcept;
