@@ -121,8 +121,8 @@ TEST(MatrixInproc, PackedAloneOrTokenByTokenGivesTheSameBits) {
     AttendOptions o = options;
     o.ranks = ranks;
     p.out_dtype = DType::kF32;
-    attend(p, o, rows(in.q.view(), q_begin, q_end), rows(in.k.view(), kv_begin, q_end), rows(in.v.view(), kv_begin, q_end),
-           out.view());
+    attend(p, o, rows(in.q.view(), q_begin, q_end), rows(in.k.view(), kv_begin, q_end),
+           rows(in.v.view(), kv_begin, q_end), out.view());
     OwnedTensor expected(DType::kF32, {1, p.q_len, p.q_heads, p.value_dim});
     const ConstTensorView part = rows(static_cast<const Result&>(whole).out.view(), q_begin, q_end);
     shard(part, Shard({{0, p.q_len}}), expected.view());

@@ -1,5 +1,5 @@
-// The matrix: every layout, mask, dtype and feature against the float64 reference and against one rank. Written over
-// "run this problem on that many ranks", so that each transport runs the same cases.
+// The matrix: every layout, mask, dtype and feature against the float64 reference and against one rank.
+// Written over "run this problem on that many ranks", so that each transport runs the same cases.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -45,8 +45,8 @@ inline void expect_reference(const Problem& p, const Inputs& in, const Result& r
           const double got = load_element(out.data, out.dtype, out.offset(b, s, h) + d);
           const double want = row.out[static_cast<std::size_t>(d)];
           ASSERT_TRUE(matches(got, want, out_bound(p, row, d)))
-              << where << " out (" << b << ", " << s << ", " << h << ", " << d << "): " << got << " for " << want
-              << ", bound " << out_bound(p, row, d);
+              << where << " out (" << b << ", " << s << ", " << h << ", " << d << "): " << got << " for "
+              << want << ", bound " << out_bound(p, row, d);
         }
         const double got = load_element(lse.data, DType::kF32, lse.offset(b, h, s));
         ASSERT_TRUE(matches(got, row.lse, lse_bound(p, row)))
@@ -55,10 +55,12 @@ inline void expect_reference(const Problem& p, const Inputs& in, const Result& r
 }
 
 enum class MaskKind { kFull, kCausal, kWindow, kCausalWindow, kDocuments, kCausalDocuments };
-inline constexpr MaskKind kMasks[] = {MaskKind::kFull,         MaskKind::kCausal,    MaskKind::kWindow,
-                                      MaskKind::kCausalWindow, MaskKind::kDocuments, MaskKind::kCausalDocuments};
+inline constexpr MaskKind kMasks[] = {MaskKind::kFull,      MaskKind::kCausal,
+                                      MaskKind::kWindow,    MaskKind::kCausalWindow,
+                                      MaskKind::kDocuments, MaskKind::kCausalDocuments};
 
-// A random problem of that mask and dtype: ragged lengths over small tiles, with every other feature by chance.
+// A random problem of that mask and dtype: ragged lengths over small tiles, with every other feature by
+// chance.
 inline Problem matrix_problem(Rng& rng, MaskKind mask, DType dtype) {
   Problem p;
   p.batch = rng.chance(0.3) ? 2 : 1;
@@ -71,7 +73,8 @@ inline Problem matrix_problem(Rng& rng, MaskKind mask, DType dtype) {
   p.q_dtype = rng.chance(0.8) ? dtype : DType::kF32;
   p.kv_dtype = dtype;
   p.out_dtype = rng.chance(0.8) ? dtype : DType::kF32;
-  p.causal = mask == MaskKind::kCausal || mask == MaskKind::kCausalWindow || mask == MaskKind::kCausalDocuments;
+  p.causal =
+      mask == MaskKind::kCausal || mask == MaskKind::kCausalWindow || mask == MaskKind::kCausalDocuments;
   if (mask == MaskKind::kWindow || mask == MaskKind::kCausalWindow) {
     p.window_left = rng.between(-1, 40);
     p.window_right = rng.between(-1, 20);

@@ -105,17 +105,17 @@ TEST(Inproc, TimeoutSaysWhoWaitsForWhat) {
   } catch (const Timeout& timeout) {
     EXPECT_THAT(
         timeout.what(),
-        testing::MatchesRegex("rank 3 waited 0\\.[34] s for block 5 \\(lap 2, step 4 of 8\\) from rank 2"));
+        testing::MatchesRegex("rank 3 waited 0\\.[3-9] s for block 5 \\(lap 2, step 4 of 8\\) from rank 2"));
   }
   EXPECT_GE(seconds_since(start), 0.29);
-  EXPECT_LT(seconds_since(start), 1.0);
+  EXPECT_LT(seconds_since(start), 5.0);
 
   const auto send = ends[3]->post_send(0, {}, {});
   try {
     ends[3]->wait_send(send, "block 5");
     FAIL();
   } catch (const Timeout& timeout) {
-    EXPECT_THAT(timeout.what(), testing::MatchesRegex("rank 3 waited 0\\.[34] s for block 5 to rank 0"));
+    EXPECT_THAT(timeout.what(), testing::MatchesRegex("rank 3 waited 0\\.[3-9] s for block 5 to rank 0"));
   }
   try {
     ends[3]->allgather("x", "the problem's digest");

@@ -1,0 +1,26 @@
+// The subcommands. Each lives in a file of its own, adds its flags to the program and returns what to run.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+namespace kvring::cli {
+
+struct Command {
+  CLI::App* app = nullptr;
+  // Returns the exit code; throws kvring::Error.
+  std::function<int()> run;
+  // Whether an error is wanted on stdout too, as JSON.
+  std::function<bool()> json;
+};
+
+Command add_attend(CLI::App& program);
+Command add_verify(CLI::App& program);
+Command add_generate(CLI::App& program);
+Command add_info(CLI::App& program);
+
+// Bumped when a key of any --json output changes its meaning or goes.
+inline constexpr int kSchemaVersion = 1;
+
+}  // namespace kvring::cli

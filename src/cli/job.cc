@@ -1,0 +1,111 @@
+#include "cli/job.h"
+
+#include <fmt/format.h>
+
+#include "problem/support.h"
+
+namespace kvring::cli {
+namespace {
+
+std::string shape_of(const InputTensor& tensor) {
+  return shape_text({tensor.shape().begin(), tensor.shape().end()});
+}
+
+void check_fit(const InputTensor& q, const InputTensor& k, const InputTensor& v) {
+  const auto need = [](const char* what, const InputTensor& a, const char* a_name, std::int64_t a_value,
+                       const InputTensor& b, const char* b_name, std::int64_t b_value) {
+    if (a_value != b_value)
+      throw InvalidArgument(fmt::format("{} has {} {} and {} has {}; they must agree ({} is {}, {} is {})",
+                                        a_name, what, a_value, b_name, b_value, a_name, shape_of(a), b_name,
+                                        shape_of(b)));
+  };
+  need("batch", q, "q", q.shape()[0], k, "k", k.shape()[0]);
+  need("batch", k, "k", k.shape()[0], v, "v", v.shape()[0]);
+  need("seqlen", k, "k", k.shape()[1], v, "v", v.shape()[1]);
+  need("heads", k, "k", k.shape()[2], v, "v", v.shape()[2]);
+  need("dim", q, "q", q.shape()[3], k, "k", k.shape()[3]);
+  if (k.dtype() != v.dtype())
+    throw InvalidArgument(fmt::format("k is {} and v is {}; they must share a dtype", dtype_name(k.dtype()),
+                                      dtype_name(v.dtype())));
+}
+
+Problem complete(const Settings& settings, const InputTensor& q, const InputTensor& k, const InputTensor& v) {
+  Problem p = settings.problem;
+  p.batch = q.shape()[0];
+  p.q_len = q.shape()[1];
+  p.kv_len = k.shape()[1];
+  p.q_heads = q.shape()[2];
+  p.kv_heads = k.shape()[2];
+  p.head_dim = q.shape()[3];
+  p.value_dim = v.shape()[3];
+  p.q_dtype = q.dtype();
+  p.kv_dtype = k.dtype();
+  p.out_dtype = settings.out_dtype.value_or(p.q_dtype);
+  validate(p);
+  return p;
+}
+
+// Results look like q did: without a batch dimension where q has none.
+std::vector<std::int64_t> like_input(std::vector<std::int64_t> shape, const InputTensor& q) {
+  if (!q.has_batch()) shape.erase(shape.begin());
+  return shape;
+}
+
+std::vector<OutputPlan> plan_outputs(const JobOptions& options, const Problem& p, const InputTensor& q) {
+  const TensorSpec out = {"out", p.out_dtype, like_input({p.batch, p.q_len, p.q_heads, p.value_dim}, q)};
+  const TensorSpec lse = {"lse", DType::kF32, like_input({p.batch, p.q_heads, p.q_len}, q)};
+  if (!options.output) {
+    if (options.lse) throw InvalidArgument("--lse goes with --output F.npy, which is missing");
+    return {};
+  }
+  if (file_format(*options.output) == FileFormat::kSafetensors) {
+    if (options.lse)
+      throw InvalidArgument(
+          fmt::format("--output {} holds lse already; leave out --lse, or write .npy", *options.output));
+    return {{*options.output, {out, lse}}};
+  }
+  std::vector<OutputPlan> plans = {{*options.output, {out}}};
+  if (options.lse) {
+    if (file_format(*options.lse) != FileFormat::kNpy)
+      throw InvalidArgument(fmt::format("--lse is {}; it must end in .npy, as --output does", *options.lse));
+    if (*options.lse == *options.output)
+      throw InvalidArgument(fmt::format("--lse and --output are the same file, {}", *options.lse));
+    plans.push_back({*options.lse, {lse}});
+  }
+  return plans;
+}
+
+bool has_unused_sinks(const JobOptions& options, const TensorFile& file, const Problem& p) {
+  if (!options.input || options.sinks) return false;
+  try {
+    file.read_f32("sinks", {p.q_heads});
+    return true;
+  } catch (const InputFile&) {
+    return false;  // none, or nothing that could be sinks
+  }
+}
+
+}  // namespace
+
+Job open_job(const JobOptions& options, const Settings& settings, const Team& team) {
+  const TensorFile q_file(options.input ? *options.input : *options.q);
+  const TensorFile k_file = options.input ? q_file : TensorFile(*options.k);
+  const TensorFile v_file = options.input ? q_file : TensorFile(*options.v);
+  const InputTensor q = q_file.tensor("q");
+  const InputTensor k = k_file.tensor("k");
+  const InputTensor v = v_file.tensor("v");
+  check_fit(q, k, v);
+  Job job{q, k, v, {}, complete(settings, q, k, v), {}, settings.ring, {}, {}};
+  const Problem& p = job.problem;
+  if (options.sinks) job.sinks = TensorFile(*options.sinks).read_f32("sinks", {p.q_heads});
+  if (has_unused_sinks(options, q_file, p))
+    job.notes.push_back(fmt::format("{} has a tensor sinks, which is not used; pass --sinks {} to use it",
+                                    *options.input, *options.input));
+  job.layouts = make_layouts(settings.layout, p, team.ranks());
+  require_supported(p, job.layouts, job.ring.schedule);
+  if (job.ring.threads == 0) job.ring.threads = team.cores_per_rank();
+  job.outputs = plan_outputs(options, p, q);
+  return job;
+}
+
+}  // namespace kvring::cli

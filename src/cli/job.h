@@ -1,0 +1,37 @@
+// A job: what attend and verify are asked, with the files open and everything checked that one process can
+// check alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cli/job_options.h"
+#include "io/input.h"
+#include "io/tensor_info.h"
+#include "kvring/ring.h"
+
+namespace kvring::cli {
+
+// A result file to be written.
+struct OutputPlan {
+  std::string path;
+  std::vector<TensorSpec> tensors;  // of "out", "lse"
+};
+
+// Shared by all ranks of a process, which only read it.
+struct Job {
+  InputTensor q, k, v;
+  std::vector<float> sinks;  // empty: none
+  Problem problem;
+  Layouts layouts;
+  RingOptions ring;
+  std::vector<OutputPlan> outputs;
+  std::vector<std::string> notes;  // for stderr
+
+  const float* sinks_or_null() const { return problem.has_sinks ? sinks.data() : nullptr; }
+};
+
+// Opens the files and checks that all fits together. Throws InputFile, InvalidArgument or Unsupported.
+Job open_job(const JobOptions& options, const Settings& settings, const Team& team);
+
+}  // namespace kvring::cli

@@ -1,0 +1,42 @@
+// The flags that attend and verify share, as typed and as understood.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "cli/team.h"
+#include "kvring/ring.h"
+
+namespace kvring::cli {
+
+// As typed. Nothing is converted while parsing, so that every message is ours.
+struct JobOptions {
+  std::optional<std::string> input, q, k, v, sinks;
+  std::optional<std::string> output, lse, output_dtype;
+  bool causal = false;
+  std::optional<std::string> window, softcap, softmax_scale, cu_seqlens_q, cu_seqlens_kv;
+  std::optional<std::string> ranks, layout, stripe, cut, tile, schedule, accumulation;
+  std::optional<std::string> heads_per_lap, threads, rank_memory, transport, timeout;
+  bool json = false;
+  bool quiet = false;
+};
+
+// Adds all flags but those that only attend has, and those.
+void add_job_flags(CLI::App& app, JobOptions& options);
+void add_output_flags(CLI::App& app, JobOptions& options);
+
+// As understood, before any file is opened.
+struct Settings {
+  Problem problem;  // what the flags say; shapes and dtypes come from the files
+  std::optional<DType> out_dtype;
+  LayoutSpec layout;
+  RingOptions ring;  // threads 0: the team's cores per rank
+  TeamSpec team;
+};
+
+// Throws InvalidArgument or Unsupported for a value that makes no sense, InputFile for a list file that
+// cannot be read.
+Settings understand(const JobOptions& options);
+
+}  // namespace kvring::cli

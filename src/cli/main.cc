@@ -1,0 +1,132 @@
+// kvring: the command-line tool. Parses, runs one subcommand, and turns errors into messages and exit codes.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <new>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/launch.h"
+#include "cli/suggest.h"
+#include "kvring/error.h"
+#include "kvring/version.h"
+
+namespace kvring::cli {
+namespace {
+
+constexpr const char* kDescription = R"(Exact attention over a sequence that no single device can hold.
+
+Examples:
+  kvring generate --shape 1,8192,8,128 -o qkv.safetensors
+  kvring attend --input qkv.safetensors --causal --ranks 4 --output result.safetensors
+  kvring verify --input qkv.safetensors --causal --ranks 4)";
+
+constexpr const char* kFooter =
+    R"(Exit codes: 0 done, 1 internal error, 2 usage, 3 input file, 4 transport or timeout,
+5 verification failed, 6 would not fit the memory given.)";
+
+// Under mpirun every process fails alike on a bad command line: one of them says so.
+bool prints_messages() { return detect_launch().rank == 0; }
+
+int report(const Error& error, bool json) {
+  const int code = exit_code(error.code());
+  if (!prints_messages()) return code;
+  const char* name = error_code_name(error.code());
+  fmt::print(stderr, "kvring: {} [{}]\n", error.what(), name);
+  if (json) {
+    const nlohmann::ordered_json object = {{"schema_version", kSchemaVersion},
+                                           {"version", version()},
+                                           {"error", name},
+                                           {"message", error.what()},
+                                           {"exit_code", code}};
+    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  }
+  return code;
+}
+
+int usage_error(const std::string& message, const CLI::App& app) {
+  if (prints_messages())
+    fmt::print(stderr, "kvring: {} (see {} --help)\n", message,
+               app.get_parent() == nullptr ? app.get_name() : "kvring " + app.get_name());
+  return kUsage;
+}
+
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) flags.push_back("--" + name);
+  }
+  return flags;
+}
+
+int unknown_argument(const CLI::App& app, const std::string& argument) {
+  const std::string word = argument.substr(0, argument.find('='));
+  if (word.starts_with('-'))
+    return usage_error(
+        fmt::format("{} has no flag {}{}", app.get_name(), word, did_you_mean(word, flags_of(app))), app);
+  return usage_error(fmt::format("{} takes no argument '{}'; values follow flags", app.get_name(), argument),
+                     app);
+}
+
+int unknown_command(const CLI::App& program, const std::string& argument) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
+  if (argument.starts_with('-')) return unknown_argument(program, argument);
+  return usage_error(fmt::format("there is no command '{}'{}", argument, did_you_mean(argument, names)),
+                     program);
+}
+
+// In the list of commands only the first line of each description.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_subcommand(const CLI::App* command) const override {
+    const std::string description = command->get_description();
+    return fmt::format("  {:<{}}{}\n", command->get_name(), get_column_width() - 2,
+                       description.substr(0, description.find('\n')));
+  }
+  std::string make_description(const CLI::App* app) const override { return app->get_description() + "\n\n"; }
+};
+
+int run(int argc, char** argv) {
+  CLI::App program(kDescription, "kvring");
+  // Leftovers are collected, not refused, so that the message can suggest.
+  program.allow_extras();
+  program.footer(kFooter);
+  program.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit these three
+  program.set_version_flag("--version", version(), "Print the version");
+  const Command commands[] = {add_attend(program), add_verify(program), add_generate(program),
+                              add_info(program)};
+  try {
+    program.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return prints_messages() ? program.exit(success) : kDone;
+  } catch (const CLI::ParseError& error) {
+    const auto parsed = program.get_subcommands();
+    return usage_error(error.what(), parsed.empty() ? program : *parsed.front());
+  }
+  for (const Command& command : commands) {
+    if (!command.app->parsed()) continue;
+    if (const auto extras = command.app->remaining(); !extras.empty())
+      return unknown_argument(*command.app, extras.front());
+    try {
+      return command.run();
+    } catch (const Error& error) {
+      return report(error, command.json());
+    } catch (const std::bad_alloc&) {
+      return report(OutOfBudget("the machine has no memory left; use more ranks"), command.json());
+    } catch (const std::exception& error) {
+      return report(Internal(error.what()), command.json());
+    }
+  }
+  if (const auto extras = program.remaining(); !extras.empty())
+    return unknown_command(program, extras.front());
+  if (prints_messages()) fmt::print(stderr, "{}", program.help());
+  return kUsage;
+}
+
+}  // namespace
+}  // namespace kvring::cli
+
+int main(int argc, char** argv) { return kvring::cli::run(argc, argv); }

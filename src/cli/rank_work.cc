@@ -1,0 +1,123 @@
+#include "cli/rank_work.h"
+
+#include <chrono>
+
+#include "cli/digest.h"
+#include "cli/keep_alive.h"
+
+namespace kvring::cli {
+namespace {
+
+TensorView allocate(AlignedBuffer& buffer, DType dtype, const std::array<std::int64_t, 4>& shape) {
+  const TensorView shaped = dense_view<void>(nullptr, dtype, shape);
+  buffer = AlignedBuffer(shaped.elements() * static_cast<std::int64_t>(dtype_bytes(dtype)));
+  return dense_view<void>(buffer.data(), dtype, shape);
+}
+
+Json to_json(const RankReport& r) {
+  Json ledger = Json::object();
+  for (const auto& [name, bytes] : r.ledger_bytes) ledger[name] = bytes;
+  return {{"rank", r.rank},
+          {"tokens", r.tokens},
+          {"compute_s", r.compute_s},
+          {"exposed_wait_s", r.exposed_wait_s},
+          {"bytes_sent", r.bytes_sent},
+          {"hops", r.hops},
+          {"tiles_full", r.tiles_full},
+          {"tiles_partial", r.tiles_partial},
+          {"tiles_skipped", r.tiles_skipped},
+          {"ledger_bytes", ledger},
+          {"peak_bytes", r.peak_bytes}};
+}
+
+}  // namespace
+
+RankWork::RankWork(const Job& job, Transport& transport) : job_(job), transport_(transport) {}
+
+void RankWork::open_outputs() {
+  if (job_.outputs.empty()) return;
+  Json names = Json::array();
+  if (rank() == 0) {
+    for (const OutputPlan& plan : job_.outputs) {
+      files_.push_back(OutputFile::create(plan.path, plan.tensors));
+      names.push_back(files_.back().temp_path());
+    }
+    temporaries_ = std::make_unique<TemporaryFiles>(names.get<std::vector<std::string>>());
+  }
+  const std::vector<std::string> all = transport_.allgather(names.dump(), "the names of the output files");
+  if (rank() == 0) return;
+  const Json created = Json::parse(all[0]);
+  for (std::size_t i = 0; i < job_.outputs.size(); ++i) {
+    const OutputPlan& plan = job_.outputs[i];
+    files_.push_back(OutputFile::open_existing(plan.path, created[i].get<std::string>(), plan.tensors));
+  }
+}
+
+void RankWork::load() {
+  ring_ = std::make_unique<Ring>(job_.problem, job_.layouts, job_.ring, transport_);
+  const Problem& p = job_.problem;
+  const std::int64_t q_tokens = q_shard().tokens();
+  const std::int64_t kv_tokens = job_.layouts.kv.shards[rank()].tokens();
+  q_view_ = allocate(q_, p.q_dtype, {p.batch, q_tokens, p.q_heads, p.head_dim});
+  k_view_ = allocate(k_, p.kv_dtype, {p.batch, kv_tokens, p.kv_heads, p.head_dim});
+  v_view_ = allocate(v_, p.kv_dtype, {p.batch, kv_tokens, p.kv_heads, p.value_dim});
+  out_view_ = allocate(out_, p.out_dtype, {p.batch, q_tokens, p.q_heads, p.value_dim});
+  lse_ = AlignedBuffer(p.batch * p.q_heads * q_tokens * static_cast<std::int64_t>(sizeof(float)));
+  lse_view_ = dense_lse_view(reinterpret_cast<float*>(lse_.data()), {p.batch, p.q_heads, q_tokens});
+  keep_alive(transport_, [this] { read_shards(); });
+}
+
+void RankWork::read_shards() {
+  job_.q.read_shard(q_shard(), q_view_);
+  job_.k.read_shard(job_.layouts.kv.shards[rank()], k_view_);
+  job_.v.read_shard(job_.layouts.kv.shards[rank()], v_view_);
+}
+
+void RankWork::attend(const std::function<void(double)>& progress) {
+  if (progress) ring_->set_progress(progress);
+  const auto began = std::chrono::steady_clock::now();
+  ring_->attend(as_const(q_view_), as_const(k_view_), as_const(v_view_), out_view_, lse_view_,
+                job_.sinks_or_null());
+  wall_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+void RankWork::write_outputs() {
+  if (files_.empty()) return;
+  const auto commit = [this] {
+    for (OutputFile& file : files_) file.commit();
+  };
+  keep_alive(transport_, [&] {
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      for (const TensorSpec& tensor : job_.outputs[i].tensors) {
+        if (tensor.name == "out")
+          files_[i].write_shard(tensor.name, q_shard(), out());
+        else
+          files_[i].write_lse_shard(tensor.name, q_shard(), lse_view_);
+      }
+    }
+    if (rank() != 0) commit();
+  });
+  // The creator's commit renames the files, so it comes when all others have returned from theirs.
+  transport_.barrier("all parts of the output");
+  if (rank() == 0) keep_alive(transport_, commit);
+  transport_.barrier("the finished output");
+}
+
+Json RankWork::report() const {
+  const Problem& p = job_.problem;
+  return {{"report", to_json(ring_->report())},
+          {"wall_s", wall_s_},
+          {"bits_invariant", ring_->bits_invariant()},
+          {"out_digest", digest_part(out(), q_shard(), p.q_len)},
+          {"lse_digest", digest_part(lse_view_, q_shard(), p.q_len)}};
+}
+
+std::vector<Json> RankWork::gather_reports() {
+  const std::string mine = keep_alive(transport_, [this] { return report().dump(); });
+  std::vector<Json> reports;
+  for (const std::string& text : transport_.allgather(mine, "the reports"))
+    reports.push_back(Json::parse(text));
+  return reports;
+}
+
+}  // namespace kvring::cli

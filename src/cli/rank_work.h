@@ -1,0 +1,62 @@
+// What one rank does of a job: its own shards in, its part of the output out. The same code runs on a thread
+// and in an MPI process.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/job.h"
+#include "cli/temporaries.h"
+#include "io/output.h"
+#include "kvring/ring.h"
+#include "tensor/buffer.h"
+
+namespace kvring::cli {
+
+using Json = nlohmann::ordered_json;
+
+// Other ranks may still read this one's blocks when it has finished or failed. The destructor waits until
+// they do not, so it must run on the rank's own thread, and after a failure only once the others have been
+// told (Transport::fail). `job` and `transport` must outlive it.
+class RankWork {
+ public:
+  RankWork(const Job& job, Transport& transport);
+
+  // The steps, each to be called once, in this order, by all ranks. All throw kvring::Error.
+  //
+  // Creates the output files under temporary names. First, so that a full disk shows before the work.
+  void open_outputs();
+  // Makes the ring, which is where a rank that would not fit is refused, and reads the rank's shards.
+  void load();
+  // `progress` is called with the share done.
+  void attend(const std::function<void(double)>& progress);
+  // Writes the rank's part; the files appear under their names when all ranks have written theirs.
+  void write_outputs();
+  // What each rank has to report, by rank: the entry of `per_rank` in JSON, and beside it what is the sum or
+  // maximum over ranks.
+  std::vector<Json> gather_reports();
+
+  const Shard& q_shard() const { return job_.layouts.q.shards[rank()]; }
+  ConstTensorView out() const { return as_const(out_view_); }
+  const LseView& lse() const { return lse_view_; }
+
+ private:
+  std::size_t rank() const { return static_cast<std::size_t>(transport_.rank()); }
+  void read_shards();
+  Json report() const;
+
+  const Job& job_;
+  Transport& transport_;
+  // Declared first of the two: files must go before the signals that would have removed them are let go.
+  std::unique_ptr<TemporaryFiles> temporaries_;  // rank 0
+  std::vector<OutputFile> files_;
+  AlignedBuffer q_, k_, v_, out_, lse_;
+  TensorView q_view_, k_view_, v_view_, out_view_;
+  LseView lse_view_;
+  std::unique_ptr<Ring> ring_;  // last: it goes before the buffers it reads
+  double wall_s_ = 0;
+};
+
+}  // namespace kvring::cli

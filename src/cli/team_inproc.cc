@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <system_error>
+#include <thread>
+
+#include "cli/cores.h"
+#include "cli/team.h"
+
+namespace kvring::cli {
+namespace {
+
+class InprocTeam final : public Team {
+ public:
+  InprocTeam(int ranks, double timeout_s) : ends_(make_inproc_transports(ranks, timeout_s)) {}
+
+  int ranks() const noexcept override { return static_cast<int>(ends_.size()); }
+  const char* transport() const noexcept override { return "inproc"; }
+  bool has_rank_0() const noexcept override { return true; }
+  int cores_per_rank() const noexcept override {
+    const cpu_set_t cores = allowed_cores();
+    return std::max(1, CPU_COUNT(&cores) / ranks());
+  }
+
+  void run(const TeamWork& work) override {
+    work.prepare();
+    std::vector<Outcome> outcomes(ends_.size());
+    const auto run_rank = [&](std::size_t r) {
+      Transport& end = *ends_[r];
+      outcomes[r] = run_guarded(end, [&] { work.run(end); });
+      work.release(end);
+    };
+    {
+      std::vector<std::jthread> threads;
+      try {
+        for (std::size_t r = 1; r < ends_.size(); ++r) threads.emplace_back(run_rank, r);
+      } catch (const std::system_error& error) {
+        // The ranks that did start must not wait for those that never will.
+        const std::size_t r = threads.size() + 1;
+        outcomes[r] = {true, ErrorCode::kOutOfBudget,
+                       std::string("cannot start its thread: ") + error.what() + "; use fewer ranks"};
+        ends_[r]->fail(outcomes[r].message);
+      }
+      run_rank(0);
+    }
+    throw_root_cause(outcomes);
+  }
+
+ private:
+  std::vector<std::unique_ptr<Transport>> ends_;
+};
+
+}  // namespace
+
+std::unique_ptr<Team> make_inproc_team(int ranks, double timeout_s) {
+  return std::make_unique<InprocTeam>(ranks, timeout_s);
+}
+
+}  // namespace kvring::cli
