@@ -65,7 +65,8 @@ SupportQuery support_query(const Problem& p, const Layouts& layouts, ScheduleKin
   add(query.features, p.value_dim != p.head_dim, "value-dim");
   add(query.features, p.accumulation == Accumulation::kOnline, "online");
   add(query.features, either([](const Layout& l) { return !l.tile_aligned; }), "cut-tokens");
-  add(query.features, either([](const Layout& l) { return l.spec.kind == LayoutKind::kCustom; }), "custom-layout");
+  add(query.features, either([](const Layout& l) { return l.spec.kind == LayoutKind::kCustom; }),
+      "custom-layout");
   return query;
 }
 

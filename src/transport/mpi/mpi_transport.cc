@@ -65,7 +65,8 @@ auto& find(Map& map, Transport::Request request, const char* kind) {
 
 int count_ranks_on_this_host(MPI_Comm communicator) {
   MPI_Comm host = MPI_COMM_NULL;
-  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host),
+        "MPI_Comm_split_type");
   int count = 1;
   check(MPI_Comm_size(host, &count), "MPI_Comm_size");
   check(MPI_Comm_free(&host), "MPI_Comm_free");
