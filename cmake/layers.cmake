@@ -10,11 +10,6 @@ if(KVRING_SANITIZE)
   target_compile_definitions(kvring_flags INTERFACE _GLIBCXX_ASSERTIONS)
   target_link_options(kvring_flags INTERFACE -fsanitize=${KVRING_SANITIZE})
 endif()
-if(KVRING_TARGETS STREQUAL "one")
-  target_compile_definitions(kvring_flags INTERFACE KVRING_ONE_TARGET)
-elseif(NOT KVRING_TARGETS STREQUAL "all")
-  message(FATAL_ERROR "KVRING_TARGETS is '${KVRING_TARGETS}': it is all or one")
-endif()
 
 # kvring_layer(NAME SOURCES a.cc b.cc [LINKS target...]): the objects of one src/ folder. All layers
 # together are the library `kvring`.

@@ -74,9 +74,7 @@ class Transport {
   // or TransportError.
   virtual Received wait_receive(Request receive, const WaitLabel& what) = 0;
   // Ends a receive that was waited for. Tells a pointer-passing sender that this rank has finished with the
-  // payload: when its own use is over and, if it passed the pointer on, wait_send() of that has returned.
-  // Ranks that hold several blocks of a ring so must wait for the latest send first: the block that
-  // travelled furthest is free first, and earliest first would wait in a circle.
+  // payload; to whom it passed the pointer on keeps reading.
   virtual void release(Request receive) = 0;
   // Blocks until the payload may be changed. Throws as wait_receive ("... to rank 2"). After a failure it
   // throws only when no rank reads payloads any more (each saw the error in a wait, failed or finished), or

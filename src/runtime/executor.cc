@@ -106,7 +106,6 @@ void Executor::run_lap(std::uint32_t lap) {
     if (step.send_to >= 0) send(step, lap, held);
     if (step.attend) attend_block(heads, step, held.data);
     let_go(held);
-    release_finished(own_slot);
     if (arriving) held = receive(step, lap, *arriving, held);
   }
   finish_rows(heads);
@@ -208,13 +207,11 @@ void Executor::send(const Step& step, std::uint32_t lap, Held& held) {
   header.owner = step.block;
   const auto bytes = static_cast<std::size_t>(held.bytes);
   const Transport::Request request = transport_.post_send(step.send_to, header, {held.data, bytes});
-  slots_[static_cast<std::size_t>(held.slot)].passed.push_back({request, held.receive});
-  held.receive.reset();  // released when the send is over
+  slots_[static_cast<std::size_t>(held.slot)].sends.push_back(request);
   report_->bytes_sent += held.bytes;
   report_->hops += 1;
 }
 
-// A block that was not passed on is finished with once it is attended.
 void Executor::let_go(Held& held) {
   if (!held.receive) return;
   transport_.release(*held.receive);
@@ -246,40 +243,28 @@ Executor::Held Executor::receive(const Step& step, std::uint32_t lap, Transport:
   return {got.payload.data(), expected, {}, 1 - held.slot};
 }
 
-// Until the slot may be overwritten. Latest first: see Transport::release.
+// Waits until the slot may be overwritten.
 void Executor::free_slot(Slot& slot) {
-  if (slot.passed.empty()) return;
+  if (slot.sends.empty()) return;
   double ignored = 0;
   const Stopwatch watch(report_ ? report_->exposed_wait_s : ignored);
-  while (!slot.passed.empty()) {
-    const Passed& last = slot.passed.back();
-    transport_.wait_send(last.send, "the release of a block");
-    if (last.receive) transport_.release(*last.receive);
-    slot.passed.pop_back();
-  }
-}
-
-// As free_slot, as far as it goes without waiting: those upstream get their memory back early.
-void Executor::release_finished(Slot& slot) {
-  while (!slot.passed.empty() && transport_.ready(slot.passed.back().send)) {
-    const Passed& last = slot.passed.back();
-    transport_.wait_send(last.send, "the release of a block");
-    if (last.receive) transport_.release(*last.receive);
-    slot.passed.pop_back();
+  while (!slot.sends.empty()) {
+    transport_.wait_send(slot.sends.back(), "the release of a block");
+    slot.sends.pop_back();
   }
 }
 
 void Executor::abandon(const std::string& reason) noexcept {
   transport_.fail(reason);
   for (Slot& slot : slots_) {
-    for (const Passed& passed : slot.passed) {
+    for (const Transport::Request send : slot.sends) {
       try {
-        transport_.wait_send(passed.send, "the release of a block");
+        transport_.wait_send(send, "the release of a block");
       } catch (...) {
         // As expected after a failure; the wait is what matters.
       }
     }
-    slot.passed.clear();
+    slot.sends.clear();
   }
 }
 

@@ -51,22 +51,16 @@ class Executor {
   void run(const RankTensors& tensors, const std::function<void(double)>& progress, RankReport& report);
 
  private:
-  // A block passed on; its memory is busy until the send is over, and only then may the one it came from be
-  // told.
-  struct Passed {
-    Transport::Request send;
-    std::optional<Transport::Request> receive;
-  };
   struct Slot {
     AlignedBuffer block;
-    std::vector<Passed> passed;
+    std::vector<Transport::Request> sends;  // that must be over before the block may be overwritten
   };
   // The block at hand in a step.
   struct Held {
     const std::byte* data = nullptr;
     std::int64_t bytes = 0;
-    std::optional<Transport::Request> receive;  // pointer-passing: not yet released
-    int slot = 0;                               // where it lies, or whose traffic it belongs to
+    std::optional<Transport::Request> receive;  // another rank's memory: not yet released
+    int slot = 0;                               // where it lies, or the lap's own
   };
 
   void run_lap(std::uint32_t lap);
@@ -81,7 +75,6 @@ class Executor {
   void send(const Step& step, std::uint32_t lap, Held& held);
   void let_go(Held& held);
   void free_slot(Slot& slot);
-  void release_finished(Slot& slot);
   void abandon(const std::string& reason) noexcept;
 
   std::byte* panel_state(std::int64_t unit, std::int64_t panel) noexcept;

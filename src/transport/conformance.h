@@ -35,18 +35,14 @@ inline std::size_t length_of(int owner, std::size_t longest) {
   return owner % 3 == 1 ? 0 : longest - static_cast<std::size_t>(owner) % (longest + 1);
 }
 
-// One lap: every block visits every rank, passed on from rank to rank. A rank that passes pointers holds on
-// to all that it forwarded and lets go latest first: the block that travelled furthest is free first.
+// One lap: every block visits every rank, passed on from rank to rank, and is let go where it has been read.
 inline void rotate(Transport& end, std::uint32_t lap, std::size_t longest) {
   const int ranks = end.size();
   const int next = (end.rank() + 1) % ranks;
   const int previous = (end.rank() + ranks - 1) % ranks;
   const std::vector<std::byte> own = block_of(end.rank(), lap, length_of(end.rank(), longest));
   std::vector<std::byte> buffers[2];
-  struct Passed {
-    Transport::Request send, receive;
-  };
-  std::vector<Passed> passed;
+  std::vector<Transport::Request> sends;
   std::span<const std::byte> held = own;
   Transport::Request held_receive = 0;
   for (int step = 0; step < ranks; ++step) {
@@ -75,18 +71,15 @@ inline void rotate(Transport& end, std::uint32_t lap, std::size_t longest) {
     EXPECT_EQ(received.header.problem_digest, 7u);
     EXPECT_EQ(received.header.bytes, received.payload.size());
     if (end.passes_pointers())
-      passed.push_back({send, held_receive});
+      sends.push_back(send);
     else
       end.wait_send(send, "the block passed on");
-    if (!end.passes_pointers() && step > 0) end.release(held_receive);
+    if (step > 0) end.release(held_receive);
     held = received.payload;
     held_receive = receive;
   }
   if (ranks > 1) end.release(held_receive);
-  for (std::size_t i = passed.size(); i-- > 0;) {
-    end.wait_send(passed[i].send, "the block passed on");
-    if (i > 0) end.release(passed[i].receive);
-  }
+  for (const Transport::Request send : sends) end.wait_send(send, "the block passed on");
 }
 
 // Everybody sends before anybody receives: a transport that needs the receive to be posted first, with all

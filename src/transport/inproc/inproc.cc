@@ -13,6 +13,7 @@ namespace {
 
 using inproc::Channel;
 using inproc::Gather;
+using inproc::Loan;
 using inproc::Message;
 using inproc::RankState;
 using inproc::World;
@@ -22,6 +23,9 @@ class InprocTransport final : public Transport {
   InprocTransport(std::shared_ptr<World> world, int rank) : world_(std::move(world)), rank_(rank) {}
   ~InprocTransport() override {
     World::Lock lock = world_->lock();
+    for (auto& [request, pending] : pending_) {
+      if (!pending.send && pending.message) pending.message->loan.reset();
+    }
     world_->finish(lock, rank_);
   }
 
@@ -47,11 +51,14 @@ class InprocTransport final : public Transport {
     int peer = 0;
     std::uint64_t sequence = 0;
     std::shared_ptr<Message> message;  // of a receive: once it has been waited for
+    std::weak_ptr<Loan> lent;          // of a send of this rank's own memory
+    bool passed_on = false;            // of a send of memory that another rank lent
   };
 
   Pending& find(Request request, bool send);
   Request add(Pending pending);
   Outcome poll(const Pending& pending);
+  std::shared_ptr<Loan> loan_of(std::span<const std::byte> payload) const;
   int missing_part(bool finished);
   std::string missing_parts();
 
@@ -79,7 +86,7 @@ Outcome InprocTransport::poll(const Pending& pending) {
   const bool finished = world_->rank(pending.peer).finished;
   bool done = false;
   if (pending.send) {
-    done = pending.message->released;
+    done = pending.passed_on || pending.lent.expired();
   } else {
     const Channel& channel = world_->rank(rank_).from[pending.peer];
     done = pending.message || channel.arrived.contains(pending.sequence);
@@ -87,11 +94,23 @@ Outcome InprocTransport::poll(const Pending& pending) {
   return done ? Outcome::kDone : finished ? Outcome::kNever : Outcome::kPending;
 }
 
+// The loan under which this rank reads the payload; null when it is this rank's own memory.
+std::shared_ptr<Loan> InprocTransport::loan_of(std::span<const std::byte> payload) const {
+  for (const auto& [request, pending] : pending_) {
+    if (!pending.send && pending.message && pending.message->payload.data() == payload.data())
+      return pending.message->loan;
+  }
+  return nullptr;
+}
+
 Transport::Request InprocTransport::post_send(int to, const MessageHeader& header,
                                               std::span<const std::byte> payload) {
   check_peer(to, rank_, size());
-  auto message = std::make_shared<Message>(Message{header, payload});
+  auto message = std::make_shared<Message>(Message{header, payload, nullptr});
   const World::Lock lock = world_->lock();
+  message->loan = loan_of(payload);
+  const bool passed_on = message->loan != nullptr;
+  if (!passed_on) message->loan = std::make_shared<Loan>(world_->rank(rank_).wake);
   RankState& receiver = world_->rank(to);
   Channel& channel = receiver.from[rank_];
   message->header.sequence = channel.sent++;
@@ -99,7 +118,7 @@ Transport::Request InprocTransport::post_send(int to, const MessageHeader& heade
   message->header.checksum = 0;
   if (!receiver.finished) channel.arrived.emplace(message->header.sequence, message);
   receiver.wake.notify_all();
-  return add({true, to, message->header.sequence, message});
+  return add({true, to, message->header.sequence, message, message->loan, passed_on});
 }
 
 Transport::Request InprocTransport::post_receive(int from, std::span<std::byte> buffer) {
@@ -109,7 +128,7 @@ Transport::Request InprocTransport::post_receive(int from, std::span<std::byte> 
         fmt::format("a receive buffer of {} bytes for a transport that passes pointers: give an empty one",
                     buffer.size()));
   const World::Lock lock = world_->lock();
-  return add({false, from, world_->rank(rank_).from[from].posted++, nullptr});
+  return add({false, from, world_->rank(rank_).from[from].posted++, nullptr, {}, false});
 }
 
 Transport::Received InprocTransport::wait_receive(Request receive, const WaitLabel& what) {
@@ -132,8 +151,7 @@ void InprocTransport::release(Request receive) {
   Pending& pending = find(receive, false);
   if (!pending.message)
     throw Internal(fmt::format("rank {} releases receive {} before it waited for it", rank_, receive));
-  pending.message->released = true;
-  world_->rank(pending.peer).wake.notify_all();
+  pending.message->loan.reset();
   pending_.erase(receive);
 }
 

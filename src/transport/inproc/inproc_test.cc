@@ -73,7 +73,7 @@ TEST(Inproc, ThousandRanksOnFewCores) {
 }
 
 // The memory handed out is the sender's own, and it counts as in use until its last reader let go.
-TEST(Inproc, PointerTravelsTheChainAndComesBackFree) {
+TEST(Inproc, LentMemoryIsFreeWhenItsLastReaderLetGo) {
   Ends ends = make_inproc_transports(3, kPatient);
   const std::vector<std::byte> block = conformance::block_of(0, 0, 100);
   const auto send = ends[0]->post_send(1, {}, block);
@@ -85,12 +85,10 @@ TEST(Inproc, PointerTravelsTheChainAndComesBackFree) {
   const auto forward = ends[1]->post_send(2, at_1.header, at_1.payload);
   const auto second = ends[2]->post_receive(1, {});
   EXPECT_EQ(ends[2]->wait_receive(second, "block 0").payload.data(), block.data());
-  EXPECT_FALSE(ends[1]->ready(forward));
-  ends[2]->release(second);
-  EXPECT_TRUE(ends[1]->ready(forward));
-  ends[1]->wait_send(forward, "block 0");
-  EXPECT_FALSE(ends[0]->ready(send));
+  ends[1]->wait_send(forward, "block 0");  // not rank 1's memory: nothing to wait for
   ends[1]->release(first);
+  EXPECT_FALSE(ends[0]->ready(send));
+  ends[2]->release(second);
   EXPECT_TRUE(ends[0]->ready(send));
   ends[0]->wait_send(send, "block 0");
 }
@@ -105,17 +103,17 @@ TEST(Inproc, TimeoutSaysWhoWaitsForWhat) {
   } catch (const Timeout& timeout) {
     EXPECT_THAT(
         timeout.what(),
-        testing::MatchesRegex("rank 3 waited 0\\.[34] s for block 5 \\(lap 2, step 4 of 8\\) from rank 2"));
+        testing::MatchesRegex("rank 3 waited 0\\.[3-9] s for block 5 \\(lap 2, step 4 of 8\\) from rank 2"));
   }
   EXPECT_GE(seconds_since(start), 0.29);
-  EXPECT_LT(seconds_since(start), 1.0);
+  EXPECT_LT(seconds_since(start), 5.0);
 
   const auto send = ends[3]->post_send(0, {}, {});
   try {
     ends[3]->wait_send(send, "block 5");
     FAIL();
   } catch (const Timeout& timeout) {
-    EXPECT_THAT(timeout.what(), testing::MatchesRegex("rank 3 waited 0\\.[34] s for block 5 to rank 0"));
+    EXPECT_THAT(timeout.what(), testing::MatchesRegex("rank 3 waited 0\\.[3-9] s for block 5 to rank 0"));
   }
   try {
     ends[3]->allgather("x", "the problem's digest");

@@ -18,11 +18,22 @@
 
 namespace kvring::inproc {
 
+// Memory that one rank lent to others. Lives as long as a message that nobody has received, or whose receiver
+// still reads it, points there; passing a payload on shares its loan. Changed with the world locked.
+struct Loan {
+  explicit Loan(std::condition_variable& lender) : wake_lender(lender) {}
+  ~Loan() { wake_lender.notify_all(); }
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
+  std::condition_variable& wake_lender;
+};
+
 // Shared by the send and the receive it matches.
 struct Message {
   MessageHeader header;
   std::span<const std::byte> payload;
-  bool released = false;
+  std::shared_ptr<Loan> loan;  // until the receiver releases it
 };
 
 // One direction of a pair of ranks.

@@ -18,9 +18,7 @@ constexpr int kHeaderBytes = sizeof(MessageHeader);
 
 int tag_of(std::uint64_t sequence) { return kFirstBlockTag + static_cast<int>(sequence % kBlockTags); }
 
-std::size_t piece_count(std::uint64_t bytes, std::size_t largest) {
-  return std::max<std::size_t>(1, (bytes + largest - 1) / largest);
-}
+std::size_t piece_count(std::uint64_t bytes, std::size_t largest) { return (bytes + largest - 1) / largest; }
 
 // The place and length of piece i of `bytes`.
 struct Piece {
@@ -86,10 +84,6 @@ IncomingBlock::IncomingBlock(const Link& link, std::span<std::byte> buffer)
   const int tag = tag_of(link.sequence);
   check(MPI_Irecv(header_.get(), kHeaderBytes, MPI_BYTE, link.peer, tag, link.comm, &header_request_),
         "MPI_Irecv");
-  pieces_.assign(1, MPI_REQUEST_NULL);
-  check(MPI_Irecv(buffer_.data(), piece_of(0, buffer_.size(), link.largest_piece).bytes, MPI_BYTE, link.peer,
-                  tag, link.comm, &pieces_[0]),
-        "MPI_Irecv");
 }
 
 IncomingBlock::~IncomingBlock() {
@@ -125,7 +119,7 @@ void IncomingBlock::accept_header(int bytes) {
                                      link_.sequence, link_.peer, header_->bytes, buffer_.size()));
   arrived_ = true;
   const std::size_t count = piece_count(header_->bytes, link_.largest_piece);
-  for (std::size_t i = 1; i < count; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const Piece piece = piece_of(i, header_->bytes, link_.largest_piece);
     MPI_Request& request = pieces_.emplace_back(MPI_REQUEST_NULL);
     check(MPI_Irecv(buffer_.data() + piece.begin, piece.bytes, MPI_BYTE, link_.peer, tag_of(link_.sequence),

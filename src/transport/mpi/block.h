@@ -1,7 +1,11 @@
 // One block on the wire: its header, then its payload in pieces, all under one tag that follows from the
 // block's sequence number. MPI keeps messages of one tag in order, so the pieces need no numbers; and as
-// every block has a tag of its own, one that is shorter or longer than the receiver expected cannot push a
-// later block out of step.
+// every block has a tag of its own, the header of the next one can be awaited before this one's pieces are.
+//
+// Pieces are received only once the header has said how long they are. To post them with the header, at the
+// length of the buffer, would not be safe: where more arrives, Open MPI 4.1 with single copy (vader, CMA)
+// reports the truncation but writes past the end. It would gain little, since a large message only starts to
+// flow in a call of the receiver in any case.
 #pragma once
 
 #include <mpi.h>
@@ -22,7 +26,7 @@ constexpr int kFirstBlockTag = 1;
 constexpr std::uint64_t kBlockTags = 16384;
 
 // A payload travels in messages of at most this many bytes: MPI counts in int, and one completed piece is a
-// sign of life in a long transfer. A block has at least one piece, so that the receiver can post the first.
+// sign of life in a long transfer.
 constexpr std::size_t kLargestPiece = std::size_t{1} << 30;
 
 // The other rank of a block, and its place in the order.
@@ -56,7 +60,7 @@ class OutgoingBlock {
 
 class IncomingBlock {
  public:
-  // Posts the receive of the header and of the first piece.
+  // Posts the receive of the header.
   IncomingBlock(const Link& link, std::span<std::byte> buffer);
   ~IncomingBlock();
   IncomingBlock(const IncomingBlock&) = delete;

@@ -113,17 +113,22 @@ class MpiFaultyBlock : public MpiTest {
         while (!incoming.done()) incoming.pump();
         incoming.result();
       });
-      while (!incoming.idle()) error_of([&] { incoming.retire(); });
+      EXPECT_TRUE(incoming.idle());
+      // Payload that was refused by its header is still on its way.
+      std::vector<std::byte> rest(block.payload.size());
+      if (block.header.sequence != 0 || block.header.bytes > room)
+        MPI_Recv(rest.data(), static_cast<int>(rest.size()), MPI_BYTE, 0, kFirstBlockTag, comm,
+                 MPI_STATUS_IGNORE);
     }
     MPI_Comm_free(&comm);
     return error;
   }
 
-  void expect_error(const RawBlock& block, std::size_t room, const std::string& error) {
+  void expect_error(const RawBlock& block, std::size_t room, const testing::Matcher<std::string>& error) {
     if (size_ < 2) GTEST_SKIP() << "needs two ranks";
     const std::string got = receive(block, room);
     if (rank_ == 1) {
-      EXPECT_EQ(got, error);
+      EXPECT_THAT(got, error);
     }
   }
 
@@ -165,37 +170,39 @@ TEST_F(MpiFaultyBlock, Truncated) {
   expect_error(block, 1000, "Transport: block 0 from rank 0: 999 bytes arrived, its header says 1000");
 }
 
-// The last rank takes no part: the one that waits for it says so, and all end in bounded time.
+// An error that MPI finds comes back too, also from MPICH (ReturnErrors).
+TEST_F(MpiFaultyBlock, LongerThanItsHeaderSays) {
+  RawBlock block = good(1000);
+  block.header.bytes = 900;
+  expect_error(block, 1000, testing::ContainsRegex("^Transport: MPI_Test: .*truncated"));
+}
+
+// The last rank takes no part until the one that waits for it has given up.
 TEST_F(MpiTest, MissingRankTimesOut) {
   if (size_ < 2) GTEST_SKIP() << "needs two ranks";
-  const auto start = steady_clock::now();
-  auto end = make_mpi_transport(MPI_COMM_WORLD, 0.3);
+  const auto end = make_mpi_transport(MPI_COMM_WORLD, 0.3);
   std::vector<std::byte> buffer(100);
-  if (last()) {
-    std::this_thread::sleep_for(milliseconds(600));
-  } else if (rank_ == 0) {
+  if (rank_ == 0) {
+    const auto start = steady_clock::now();
     const std::string error = error_of(
         [&] { end->wait_receive(end->post_receive(size_ - 1, buffer), "block 5 (lap 2, step 4 of 8)"); });
     EXPECT_THAT(error,
-                testing::MatchesRegex("Timeout: rank 0 waited 0\\.[345] s for block 5 \\(lap 2, step 4 of "
+                testing::MatchesRegex("Timeout: rank 0 waited 0\\.[3-9] s for block 5 \\(lap 2, step 4 of "
                                       "8\\) from rank [123]"));
-    EXPECT_LT(seconds_since(start), 2.0);
+    EXPECT_LT(seconds_since(start), 5.0);
   }
-  end.reset();
-  EXPECT_LT(seconds_since(start), 5.0);
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 TEST_F(MpiTest, CollectiveTimesOut) {
   if (size_ < 2) GTEST_SKIP() << "needs two ranks";
   const auto end = make_mpi_transport(MPI_COMM_WORLD, 0.3);
-  if (last()) {
-    std::this_thread::sleep_for(milliseconds(600));
-  } else {
-    const std::string error = error_of([&] { end->allgather("x", "the problem's digest"); });
-    // Whoever is first tells the others.
-    EXPECT_THAT(error, testing::ContainsRegex(
-                           "rank . waited 0\\.[345] s for the problem's digest from the other ranks"));
+  if (!last()) {
+    EXPECT_THAT(error_of([&] { end->allgather("x", "the problem's digest"); }),
+                testing::MatchesRegex("Timeout: rank . waited 0\\.[3-9] s for the problem's digest from the "
+                                      "other ranks"));
   }
+  MPI_Barrier(MPI_COMM_WORLD);
 }
 
 // The last rank computes for three deadlines and says so; the others wait for it in a chain.
@@ -268,11 +275,11 @@ TEST_F(MpiTest, FinishedPeerEndsTheWaitForIt) {
   EXPECT_LT(seconds_since(start), 10.0);
 }
 
-// MPICH 4.0 ends the program from MPI_Test where the block's own communicator says otherwise.
-TEST_F(MpiTest, TooLongBlockDoesNotEndTheProgram) {
+// MPI's own truncation is not safe: see block.h, and MPICH 4.0 ends the program.
+TEST_F(MpiTest, TooLongBlockNeitherOverrunsNorEndsTheProgram) {
   if (size_ < 2) GTEST_SKIP() << "needs two ranks";
   const auto end = make_mpi_transport(MPI_COMM_WORLD, kPatient);
-  std::vector<std::byte> bytes(1 << 20);
+  std::vector<std::byte> bytes(1 << 20, std::byte{static_cast<unsigned char>(rank_)});
   std::string error;
   if (rank_ == 0) {
     end->post_send(1, {}, bytes);
@@ -281,6 +288,7 @@ TEST_F(MpiTest, TooLongBlockDoesNotEndTheProgram) {
     const auto receive = end->post_receive(0, std::span(bytes).first(10));
     error = error_of([&] { end->wait_receive(receive, "block 0"); });
     end->fail("what came was too long");
+    EXPECT_EQ(std::ranges::count(bytes, std::byte{1}), 1 << 20);
   } else {
     error = error_of([&] { end->barrier("the end"); });
   }

@@ -63,6 +63,15 @@ auto& find(Map& map, Transport::Request request, const char* kind) {
   return found->second;
 }
 
+int count_ranks_on_this_host(MPI_Comm communicator) {
+  MPI_Comm host = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  int count = 1;
+  check(MPI_Comm_size(host, &count), "MPI_Comm_size");
+  check(MPI_Comm_free(&host), "MPI_Comm_free");
+  return count;
+}
+
 }  // namespace
 
 MpiTransport::MpiTransport(MPI_Comm communicator, double deadline_s, std::size_t largest_piece)
@@ -72,6 +81,7 @@ MpiTransport::MpiTransport(MPI_Comm communicator, double deadline_s, std::size_t
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+  ranks_on_this_host_ = count_ranks_on_this_host(comm_);
   control_.emplace(comm_);
   accounts_.resize(static_cast<std::size_t>(size_));
 }
@@ -263,8 +273,9 @@ bool MpiTransport::drained() noexcept {
     control_->poll();
     return control_->all_left();
   });
-  for (auto& [request, block] : sends_) all &= try_to([&] { return block.pump(), block.done(); });
-  for (auto& [request, block] : receives_) all &= try_to([&] { return block.retire(), block.idle(); });
+  for (auto& send : sends_) all &= try_to([&] { return send.second.pump(), send.second.done(); });
+  for (auto& receive : receives_)
+    all &= try_to([&] { return receive.second.retire(), receive.second.idle(); });
   return all;
 }
 

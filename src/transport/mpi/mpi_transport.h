@@ -29,6 +29,7 @@ class MpiTransport final : public Transport {
 
   int rank() const noexcept override { return rank_; }
   int size() const noexcept override { return size_; }
+  int ranks_on_this_host() const noexcept override { return ranks_on_this_host_; }
   const char* name() const noexcept override { return "mpi"; }
   bool passes_pointers() const noexcept override { return false; }
 
@@ -78,6 +79,7 @@ class MpiTransport final : public Transport {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0;
   int size_ = 0;
+  int ranks_on_this_host_ = 1;
   std::optional<Control> control_;
   std::thread::id owner_ = std::this_thread::get_id();
   Clock::time_point last_heartbeat_ = Clock::now();
