@@ -12,18 +12,17 @@ std::string shape_of(const InputTensor& tensor) {
 }
 
 void check_fit(const InputTensor& q, const InputTensor& k, const InputTensor& v) {
-  const auto need = [](const char* what, const InputTensor& a, const char* a_name, std::int64_t a_value,
-                       const InputTensor& b, const char* b_name, std::int64_t b_value) {
-    if (a_value != b_value)
-      throw InvalidArgument(fmt::format("{} has {} {} and {} has {}; they must agree ({} is {}, {} is {})",
-                                        a_name, what, a_value, b_name, b_value, a_name, shape_of(a), b_name,
-                                        shape_of(b)));
+  constexpr const char* kAxes[] = {"batch", "seqlen", "heads", "dim"};
+  const auto agree = [&](std::size_t axis, const char* a_name, const InputTensor& a, const char* b_name,
+                         const InputTensor& b) {
+    if (a.shape()[axis] != b.shape()[axis])
+      throw InvalidArgument(
+          fmt::format("{0} has {1} {2} and {3} has {1} {4}; they must agree ({0} is {5}, {3} is {6})", a_name,
+                      kAxes[axis], a.shape()[axis], b_name, b.shape()[axis], shape_of(a), shape_of(b)));
   };
-  need("batch", q, "q", q.shape()[0], k, "k", k.shape()[0]);
-  need("batch", k, "k", k.shape()[0], v, "v", v.shape()[0]);
-  need("seqlen", k, "k", k.shape()[1], v, "v", v.shape()[1]);
-  need("heads", k, "k", k.shape()[2], v, "v", v.shape()[2]);
-  need("dim", q, "q", q.shape()[3], k, "k", k.shape()[3]);
+  agree(0, "q", q, "k", k);
+  for (std::size_t axis : {0, 1, 2}) agree(axis, "k", k, "v", v);
+  agree(3, "q", q, "k", k);
   if (k.dtype() != v.dtype())
     throw InvalidArgument(fmt::format("k is {} and v is {}; they must share a dtype", dtype_name(k.dtype()),
                                       dtype_name(v.dtype())));

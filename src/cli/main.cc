@@ -10,6 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/launch.h"
 #include "cli/suggest.h"
+#include "cli/team.h"
 #include "kvring/error.h"
 #include "kvring/version.h"
 
@@ -129,4 +130,12 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace kvring::cli
 
-int main(int argc, char** argv) { return kvring::cli::run(argc, argv); }
+int main(int argc, char** argv) {
+  int code = kvring::cli::run(argc, argv);
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::perror("kvring: cannot write to standard output");
+    if (code == kvring::cli::kDone) code = kvring::cli::kInternalError;
+  }
+  kvring::cli::leave_together(code);
+  return code;
+}

@@ -34,8 +34,8 @@ class RankWork {
   void attend(const std::function<void(double)>& progress);
   // Writes the rank's part; the files appear under their names when all ranks have written theirs.
   void write_outputs();
-  // What each rank has to report, by rank: the entry of `per_rank` in JSON, and beside it what is the sum or
-  // maximum over ranks.
+  // On rank 0 what each rank has to report, by rank: the entry of `per_rank` in JSON, and beside it what is
+  // the sum or maximum over ranks. Empty on the others.
   std::vector<Json> gather_reports();
 
   const Shard& q_shard() const { return job_.layouts.q.shards[rank()]; }

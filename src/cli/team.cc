@@ -72,8 +72,9 @@ void throw_root_cause(const std::vector<Outcome>& by_rank) {
   auto root = std::find_if(by_rank.begin(), by_rank.end(), is_root);
   if (root == by_rank.end()) root = std::find_if(by_rank.begin(), by_rank.end(), failed);
   if (root == by_rank.end()) return;
-  // What one rank alone met is more use with its name; what all met (a missing file) needs none.
-  const bool alone = ranks > 1 && std::count_if(by_rank.begin(), by_rank.end(), is_root) == 1;
+  // What one rank alone met is more use with its name; what all met (a missing file) needs none, nor does
+  // what rank 0 does for all.
+  const bool alone = root != by_rank.begin() && std::count_if(by_rank.begin(), by_rank.end(), is_root) == 1;
   const bool named = root->message.starts_with("rank ");
   throw_error(root->code, alone && !named ? fmt::format("rank {}: {}", root - by_rank.begin(), root->message)
                                           : root->message);
@@ -102,6 +103,7 @@ std::unique_ptr<Team> make_team(const TeamSpec& spec) {
 }
 
 #ifndef KVRING_CLI_MPI
+void leave_together(int) noexcept {}
 std::string mpi_library_version() { return {}; }
 #endif
 

@@ -47,6 +47,11 @@ class Team {
 // Throws InvalidArgument or Unsupported when ranks, transport and launch do not go together.
 std::unique_ptr<Team> make_team(const TeamSpec& spec);
 
+// Ends MPI, if this process has to do with it. The last thing before the process exits with `code`: mpirun
+// kills the others as soon as one has failed, and the one with the message must have been heard by then. So
+// all leave together, also where the command line was so wrong that no team was made.
+void leave_together(int code) noexcept;
+
 // "Open MPI v4.1.4, ..." of the MPI that is built in; empty without.
 std::string mpi_library_version();
 

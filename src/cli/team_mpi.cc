@@ -17,21 +17,19 @@
 namespace kvring::cli {
 namespace {
 
-// MPI from its start to its end: whatever else uses it must be gone before this is.
-class MpiSession {
- public:
-  MpiSession() {
-    int provided = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
-    if (provided < MPI_THREAD_FUNNELED) {
-      MPI_Finalize();
-      throw TransportError("this MPI library allows no threads (MPI_THREAD_FUNNELED); use transport inproc");
-    }
-  }
-  MpiSession(const MpiSession&) = delete;
-  MpiSession& operator=(const MpiSession&) = delete;
-  ~MpiSession() { MPI_Finalize(); }
-};
+bool is_initialised() {
+  int initialised = 0;
+  MPI_Initialized(&initialised);
+  return initialised != 0;
+}
+
+void initialise() {
+  if (is_initialised()) return;
+  int provided = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  if (provided < MPI_THREAD_FUNNELED)
+    throw TransportError("this MPI library allows no threads (MPI_THREAD_FUNNELED); use transport inproc");
+}
 
 int world_size() {
   int size = 0;
@@ -137,7 +135,6 @@ class MpiTeam final : public Team {
     std::_Exit(exit_code(code));  // not reached: MPI_Abort does not return
   }
 
-  MpiSession session_;
   double timeout_s_;
   int ranks_;
   int rank_;
@@ -148,7 +145,16 @@ class MpiTeam final : public Team {
 }  // namespace
 
 std::unique_ptr<Team> make_mpi_team(const TeamSpec& spec, const Launch& launch) {
+  initialise();
   return std::make_unique<MpiTeam>(spec, launch);
+}
+
+void leave_together(int code) noexcept {
+  if (!is_initialised()) {
+    if (code == 0 || !detect_launch().launched) return;
+    MPI_Init(nullptr, nullptr);
+  }
+  MPI_Finalize();
 }
 
 std::string mpi_library_version() {

@@ -9,6 +9,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -34,23 +35,22 @@ constexpr std::array<Unit, 8> kUnits = {{{"", 1},
 
 std::string read_list_file(std::string_view flag, const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file)
+  if (!file || std::filesystem::is_directory(path))
     throw InputFile(
         fmt::format("{}: cannot read {}: {}", flag, path, std::generic_category().message(errno)));
-  const auto is_space = [](char c) { return c == '\n' || c == '\r' || c == '\t' || c == ' '; };
-  // "1, 2" and "1 2" alike: runs of white space and commas separate.
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // "1, 2" and "1 2" alike: a comma with white space around it, or just that, separates.
   std::string list;
+  bool space = false;
   for (char c : text) {
-    const char separator = is_space(c) ? ' ' : c;
-    if (separator != ' ') {
-      list += separator;
-    } else if (!list.empty() && list.back() != ',') {
-      list += ',';
+    if (c == '\n' || c == '\r' || c == '\t' || c == ' ') {
+      space = true;
+      continue;
     }
-    if (list.size() > 1 && list.ends_with(",,")) list.pop_back();
+    if (space && c != ',' && !list.empty() && list.back() != ',') list += ',';
+    space = false;
+    list += c;
   }
-  if (list.ends_with(',')) list.pop_back();
   return list;
 }
 
