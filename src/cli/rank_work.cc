@@ -42,11 +42,13 @@ void RankWork::open_outputs() {
       files_.push_back(OutputFile::create(plan.path, plan.tensors));
       names.push_back(files_.back().temp_path());
     }
-    temporaries_ = std::make_unique<TemporaryFiles>(names.get<std::vector<std::string>>());
   }
   const std::vector<std::string> all = transport_.allgather(names.dump(), "the names of the output files");
-  if (rank() == 0) return;
   const Json created = Json::parse(all[0]);
+  // Any process may be the last that still can remove them; ranks that share one leave it to rank 0.
+  if (rank() == 0 || !transport_.passes_pointers())
+    temporaries_ = std::make_unique<TemporaryFiles>(created.get<std::vector<std::string>>());
+  if (rank() == 0) return;
   for (std::size_t i = 0; i < job_.outputs.size(); ++i) {
     const OutputPlan& plan = job_.outputs[i];
     files_.push_back(OutputFile::open_existing(plan.path, created[i].get<std::string>(), plan.tensors));

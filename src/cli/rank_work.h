@@ -50,7 +50,7 @@ class RankWork {
   const Job& job_;
   Transport& transport_;
   // Declared first of the two: files must go before the signals that would have removed them are let go.
-  std::unique_ptr<TemporaryFiles> temporaries_;  // rank 0
+  std::unique_ptr<TemporaryFiles> temporaries_;
   std::vector<OutputFile> files_;
   AlignedBuffer q_, k_, v_, out_, lse_;
   TensorView q_view_, k_view_, v_view_, out_view_;
