@@ -1,0 +1,60 @@
+// Nothing but the inputs decides the bits: not arrival orders, instruction sets or the host's rounding mode.
+#include "kernel/tile.h"
+#include "tests/ring/odd_transports.h"
+
+namespace kvring::test {
+namespace {
+
+TEST(RingBits, RandomArrivalOrdersChangeNoBit) {
+  Rng rng(261);
+  for (std::uint64_t seed = 0; seed < 24; ++seed) {
+    const Problem p = matrix_problem(rng, kMasks[seed % 6], seed % 2 ? DType::kF32 : DType::kBF16);
+    const Inputs in = random_inputs(rng, p, Fill::kAdversarial);
+    const int ranks = 2 + static_cast<int>(seed % 4);
+    RingOptions options = one_thread(1);
+    options.threads = 1 + static_cast<int>(seed % 2);
+    const Result r = run_ring(odd_transports<Late>(ranks, seed), p, make_layouts({}, p, ranks), options, in);
+    ASSERT_TRUE(same_bits(r, one_rank(p, in))) << describe(p);
+  }
+}
+
+TEST(RingBits, CopiesThatRendezvousChangeNoBit) {
+  Rng rng(262);
+  for (MaskKind mask : kMasks) {
+    for (int ranks : {1, 2, 3, 4, 7}) {
+      const Problem p = matrix_problem(rng, mask, DType::kF16);
+      const Inputs in = random_inputs(rng, p);
+      for (LayoutKind layout : {LayoutKind::kContiguous, LayoutKind::kZigzag, LayoutKind::kStriped}) {
+        const Result r = run_ring(odd_transports<Rendezvous>(ranks), p, make_layouts({layout}, p, ranks),
+                                  one_thread(1 + ranks % 2), in);
+        ASSERT_TRUE(same_bits(r, one_rank(p, in))) << ranks << " ranks, " << describe(p);
+      }
+    }
+  }
+}
+
+// Restores the best instruction set whatever a test does.
+struct BestIsaAgain {
+  ~BestIsaAgain() { force_kernel_isa(""); }
+};
+
+TEST(RingBits, InstructionSetsChangeNoBitFromEndToEnd) {
+  const BestIsaAgain guard;
+  Rng rng(263);
+  for (MaskKind mask : kMasks) {
+    for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      const Problem p = matrix_problem(rng, mask, dtype);
+      const Inputs in = random_inputs(rng, p, Fill::kAdversarial);
+      force_kernel_isa("");
+      const Result best = one_rank(p, in);
+      for (const std::string& isa : kernel_isas()) {
+        force_kernel_isa(isa);
+        ASSERT_TRUE(same_bits(run_ring(p, make_layouts({}, p, 3), one_thread(), in), best))
+            << isa << ": " << describe(p);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kvring::test

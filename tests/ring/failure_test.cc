@@ -1,0 +1,122 @@
+// One rank fails: it says why, the others end too, and nobody reads memory that is gone.
+#include <gmock/gmock.h>
+
+#include "tests/ring/odd_transports.h"
+
+namespace kvring::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int kRanks = 4;
+
+struct Call {
+  ConstTensorView q, k, v;
+  TensorView out;
+  LseView lse;
+  const float* sinks;
+};
+
+// All ranks make the ring and one good call; in the second, rank 2 passes what `spoil` makes of its tensors.
+// It must throw InvalidArgument with `words`; the others TransportError, and so must everybody's third call.
+void expect_invalid(const Problem& p, const std::function<void(Call&)>& spoil, const std::string& words,
+                    Transports ends = make_inproc_transports(kRanks, kDeadline)) {
+  Rng rng(231);
+  const Inputs in = random_inputs(rng, p);
+  const Layouts layouts = make_layouts({}, p, kRanks);
+  const Timer timer;
+  const auto endings = on_ranks(std::move(ends), [&](Transport& end) {
+    Ring ring(p, layouts, one_thread(1), end);
+    LocalTensors local(p, layouts, in, end.rank());
+    local.attend(ring);
+    Call call{as_const(local.q.view()), as_const(local.k.view()), as_const(local.v.view()),
+              local.out.view(),         local.lse_view(),         local.sinks};
+    if (end.rank() == 2) spoil(call);
+    try {
+      ring.attend(call.q, call.k, call.v, call.out, call.lse, call.sinks);
+    } catch (const Error&) {
+      EXPECT_THROW(local.attend(ring), TransportError) << "rank " << end.rank();
+      throw;
+    }
+  });
+  EXPECT_LT(timer.seconds(), kQuickly);
+  for (std::size_t rank = 0; rank < endings.size(); ++rank) {
+    ASSERT_TRUE(endings[rank].failed) << "rank " << rank;
+    EXPECT_EQ(endings[rank].code, rank == 2 ? ErrorCode::kInvalidArgument : ErrorCode::kTransport)
+        << endings[rank].message;
+    EXPECT_THAT(endings[rank].message, HasSubstr(words));
+  }
+}
+
+TEST(RingFailure, WrongTensorsOnOneRankEndAllRanks) {
+  const Problem p = plain_problem(96, 8);
+  expect_invalid(
+      p, [](Call& c) { c.q.shape[1] -= 1; }, "q has shape");
+  expect_invalid(
+      p, [](Call& c) { c.k.shape[2] += 1; }, "k has shape");
+  expect_invalid(
+      p, [](Call& c) { c.v.dtype = DType::kF16; }, "v is f16; the problem says f32");
+  expect_invalid(
+      p, [](Call& c) { c.out.shape[3] = 7; }, "out has shape");
+  expect_invalid(
+      p, [](Call& c) { c.lse.shape[2] = 1; }, "lse has shape");
+  expect_invalid(
+      p, [](Call& c) { c.k.data = nullptr; }, "k has no data");
+  expect_invalid(
+      p, [](Call& c) { c.v.stride[3] = 2; }, "stride of 2 in its last dimension");
+  expect_invalid(
+      p, [](Call& c) { c.out.data = const_cast<void*>(c.q.data); }, "out shares the memory");
+  const float sinks[] = {0, 0, 0, 0};
+  expect_invalid(
+      p, [&](Call& c) { c.sinks = sinks; }, "the problem has none");
+}
+
+TEST(RingFailure, MissingOrSenselessSinksOnOneRankEndAllRanks) {
+  Problem p = plain_problem(96, 8);
+  p.has_sinks = true;
+  const float infinite[] = {0, 0, std::numeric_limits<float>::infinity(), 0};
+  expect_invalid(
+      p, [](Call& c) { c.sinks = nullptr; }, "the call passes none");
+  expect_invalid(
+      p, [&](Call& c) { c.sinks = infinite; }, "the sink of head 2 is inf");
+}
+
+TEST(RingFailure, WrongTensorsOnOneRankEndAllRanksOfATransportThatCopies) {
+  expect_invalid(
+      plain_problem(96, 8), [](Call& c) { c.q.shape[1] -= 1; }, "q has shape",
+      odd_transports<Rendezvous>(kRanks));
+}
+
+// A rank that leaves after the first of two layers waits for the others, and they for it, until the deadline.
+TEST(RingFailure, RankThatLeavesEndsTheOthersAtTheDeadline) {
+  const Problem p = plain_problem(96, 8);
+  Rng rng(232);
+  const Inputs in = random_inputs(rng, p);
+  const Layouts layouts = make_layouts({}, p, kRanks);
+  const Timer timer;
+  const auto endings = on_ranks(make_inproc_transports(kRanks, 1.0), [&](Transport& end) {
+    Ring ring(p, layouts, one_thread(1), end);
+    LocalTensors local(p, layouts, in, end.rank());
+    local.attend(ring);
+    if (end.rank() != 1) local.attend(ring);
+  });
+  EXPECT_LT(timer.seconds(), kQuickly);
+  for (std::size_t rank = 0; rank < endings.size(); ++rank) {
+    EXPECT_EQ(endings[rank].failed, rank != 1) << rank;
+    EXPECT_TRUE(rank == 1 || endings[rank].code == ErrorCode::kTransport ||
+                endings[rank].code == ErrorCode::kTimeout)
+        << endings[rank].message;
+  }
+}
+
+// Rank 2 passes wrong tensors to each of its calls: at every point of time, under every delay, all end.
+TEST(RingFailure, FailuresAmongLateRanksEndAllRanks) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    expect_invalid(
+        plain_problem(64, 8), [](Call& c) { c.q.shape[1] -= 1; }, "q has shape",
+        odd_transports<Late>(kRanks, seed));
+  }
+}
+
+}  // namespace
+}  // namespace kvring::test
