@@ -56,5 +56,43 @@ TEST(RingBits, InstructionSetsChangeNoBitFromEndToEnd) {
   }
 }
 
+// A value of plus infinity in a tile whose weights are far below float32's smallest, before and after the
+// tile with the maximum: a weight is small, but never zero.
+TEST(RingBits, InfiniteValueFarBelowTheMaximumStaysInfinite) {
+  Problem p = plain_problem(12, 4);
+  p.q_heads = p.kv_heads = 1;
+  p.softmax_scale = 1;
+  Rng rng(266);
+  for (Accumulation accumulation : {Accumulation::kReproducible, Accumulation::kOnline}) {
+    p.accumulation = accumulation;
+    for (std::int64_t infinite_key : {1, 6, 11}) {
+      for (double below : {100.0, 400.0, 5000.0}) {
+        for (bool sinks : {false, true}) {
+          p.has_sinks = sinks;
+          Inputs in = random_inputs(rng, p);
+          if (sinks) in.sinks[0] = 1500;  // beyond every key
+          for (std::int64_t s = 0; s < 12; ++s) {
+            for (std::int64_t d = 0; d < 8; ++d) {
+              store_element(in.q.view().data, DType::kF32, 8 * s + d, d == 0);
+              store_element(in.k.view().data, DType::kF32, 8 * s + d,
+                            d == 0 ? (s / 4 == 1 ? 3.0 : -below) : 0);
+            }
+          }
+          store_element(in.v.view().data, DType::kF32, 8 * infinite_key + 2,
+                        std::numeric_limits<double>::infinity());
+          const Result one = one_rank(p, in);
+          expect_reference(p, in, one, describe(p));
+          if (accumulation == Accumulation::kOnline) continue;
+          for (int ranks : {2, 3}) {
+            for (LayoutKind layout : {LayoutKind::kContiguous, LayoutKind::kZigzag}) {
+              EXPECT_TRUE(same_bits(run_ring(p, make_layouts({layout}, p, ranks), one_thread(), in), one));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kvring::test
