@@ -44,7 +44,8 @@ WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads
 Ledger memory_ledger(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
 
 // KV units per lap: what `options` asks for, or as few as keep a block of a megabyte, fewer to fit the
-// limit. The same on every rank. Throws OutOfBudget naming the bytes and the ranks that would fit.
+// limit. The same on every rank that is given the same limit and threads. Throws OutOfBudget naming the bytes
+// and the ranks that would fit.
 std::int64_t choose_heads_per_lap(const MemoryCase& c, const RingOptions& options);
 
 }  // namespace kvring

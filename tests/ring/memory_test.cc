@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <regex>
 
 #include "tests/ring/odd_transports.h"
 
@@ -65,6 +66,39 @@ TEST(RingMemory, LedgerFallsWithTheRing) {
   const std::int64_t two = held(2);
   EXPECT_EQ(held(4), two / 2);
   EXPECT_EQ(held(8), two / 4);
+}
+
+TEST(RingMemory, TooLittleMemoryNamesARingThatFits) {
+  const Problem p = plain_problem(4096, 64);
+  Rng rng(243);
+  const Inputs in = random_inputs(rng, p);
+  for (std::int64_t heads_per_lap : {0, 1, 2}) {
+    RingOptions options = one_thread(heads_per_lap);
+    options.rank_memory = 600000;
+    const auto endings =
+        on_ranks(2, [&](Transport& end) { Ring ring(p, make_layouts({}, p, 2), options, end); });
+    int named = 0;
+    for (const Ending& ending : endings) {
+      EXPECT_EQ(ending.code, ErrorCode::kOutOfBudget);
+      std::smatch match;
+      ASSERT_TRUE(std::regex_search(ending.message, match, std::regex("; (\\d+) ranks would fit")))
+          << ending.message;
+      EXPECT_THAT(ending.message, testing::HasSubstr("more than the limit of 600000"));
+      EXPECT_TRUE(named == 0 || named == std::stoi(match[1]));
+      named = std::stoi(match[1]);
+    }
+    // What it names does fit, one rank less does not.
+    expect_no_failure(on_ranks(named, [&](Transport& end) {
+      Ring ring(p, make_layouts({}, p, named), options, end);
+      LocalTensors local(p, make_layouts({}, p, named), in, end.rank());
+      local.attend(ring);
+      EXPECT_LE(ring.report().peak_bytes, options.rank_memory);
+    }));
+    for (const Ending& ending : on_ranks(
+             named - 1, [&](Transport& end) { Ring ring(p, make_layouts({}, p, named - 1), options, end); }))
+      EXPECT_EQ(ending.code, ErrorCode::kOutOfBudget)
+          << named << " ranks named, heads_per_lap " << heads_per_lap;
+  }
 }
 
 TEST(RingMemory, NoRingFitsWhenTheScratchAloneIsTooMuch) {
