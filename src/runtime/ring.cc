@@ -114,6 +114,8 @@ void check_tensors(const ExecutionPlan& plan, const RankTensors& t) {
 struct Ring::Impl {
   Impl(const Problem& problem, const Layouts& layouts, RingOptions ring_options, Transport& ring_transport)
       : options(ring_options), transport(ring_transport) {
+    // Planning computes with floats too: the scale of logits, and its digits that ranks compare.
+    const FloatEnvironment environment;
     const std::uint64_t digest = agree(transport, [&] {
       plan = make_plan(problem, layouts, options, transport);
       executor.emplace(*plan, transport, options.threads);

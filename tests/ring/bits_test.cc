@@ -1,4 +1,10 @@
 // Nothing but the inputs decides the bits: not arrival orders, instruction sets or the host's rounding mode.
+#include <cfenv>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 #include "kernel/tile.h"
 #include "tests/ring/odd_transports.h"
 
@@ -54,6 +60,82 @@ TEST(RingBits, InstructionSetsChangeNoBitFromEndToEnd) {
       }
     }
   }
+}
+
+// Flush-to-zero, denormals-are-zero and rounding down, as a host may have set them for its own ends.
+class HostEnvironment {
+ public:
+  HostEnvironment() {
+    std::fegetenv(&saved_);
+    std::fesetround(FE_DOWNWARD);
+#if defined(__SSE__)
+    _mm_setcsr(_mm_getcsr() | 0x8040u);
+    control_ = control();
+#endif
+  }
+  ~HostEnvironment() { std::fesetenv(&saved_); }
+  bool untouched() const {
+#if defined(__SSE__)
+    if (control() != control_) return false;
+#endif
+    return std::fegetround() == FE_DOWNWARD;
+  }
+
+ private:
+#if defined(__SSE__)
+  static unsigned control() { return _mm_getcsr() & ~0x3fu; }  // without the exception flags
+  unsigned control_ = 0;
+#endif
+  std::fenv_t saved_;
+};
+
+TEST(RingBits, HostThatFlushesToZeroAndRoundsDownGetsTheSameBits) {
+  Rng rng(264);
+  for (int trial = 0; trial < 24; ++trial) {
+    Problem p = matrix_problem(rng, kMasks[trial % 6], trial % 2 ? DType::kF32 : DType::kF16);
+    if (trial % 3 == 0) p.softcap = 7.3;
+    if (trial % 4 == 0) p.softmax_scale = 0.1 + 0.01 * trial;
+    const Inputs in = random_inputs(rng, p, Fill::kAdversarial);
+    AttendOptions options;
+    options.ranks = 1 + trial % 3;
+    options.ring.threads = 1 + trial % 2;
+    const Result usual = run_inproc(p, options, in);
+    const Layouts layouts = make_layouts({}, p, 1);
+    Result odd = empty_result(p), alone = empty_result(p);
+    {
+      const HostEnvironment host;
+      odd = run_inproc(p, options, in);
+      EXPECT_TRUE(host.untouched());
+      const Transports ends = make_inproc_transports(1, kDeadline);
+      Ring ring(p, layouts, one_thread(), *ends[0]);
+      EXPECT_TRUE(host.untouched());
+      LocalTensors local(p, layouts, in, 0);
+      local.attend(ring);
+      EXPECT_TRUE(host.untouched());
+      local.collect(alone);
+    }
+    ASSERT_TRUE(same_bits(odd, usual)) << describe(p);
+    ASSERT_TRUE(same_bits(alone, usual)) << describe(p);
+  }
+}
+
+// One rank whose host rounds down is asked for the same problem as the others.
+TEST(RingBits, HostThatRoundsDownOnOneRankAgreesWithTheOthers) {
+  Problem p = plain_problem(64, 8);
+  p.head_dim = 3;  // 1 / sqrt(3) depends on the rounding mode
+  Rng rng(265);
+  const Inputs in = random_inputs(rng, p);
+  const Layouts layouts = make_layouts({}, p, 3);
+  Result result = empty_result(p);
+  expect_no_failure(on_ranks(3, [&](Transport& end) {
+    std::optional<HostEnvironment> host;
+    if (end.rank() == 1) host.emplace();
+    Ring ring(p, layouts, one_thread(), end);
+    LocalTensors local(p, layouts, in, end.rank());
+    local.attend(ring);
+    local.collect(result);
+  }));
+  EXPECT_TRUE(same_bits(result, one_rank(p, in)));
 }
 
 // A value of plus infinity in a tile whose weights are far below float32's smallest, before and after the
