@@ -5,22 +5,15 @@
 
 #include <chrono>
 #include <exception>
-#include <mutex>
 #include <new>
 #include <thread>
 
 #include "kvring/error.h"
+#include "runtime/rank_tensors.h"
 #include "tensor/buffer.h"
 
 namespace kvring {
 namespace {
-
-struct WholeTensors {
-  const ConstTensorView &q, &k, &v;
-  const TensorView& out;
-  const LseView& lse;
-  const float* sinks;
-};
 
 // A dense copy of the rows of a shard, as the rank would hold them on its own machine.
 class LocalTensor {
@@ -52,7 +45,7 @@ void scatter_lse(const float* local, const Shard& rows, const LseView& whole) {
   }
 }
 
-RankReport attend_shard(Ring& ring, const WholeTensors& t, const Shard& q_rows, const Shard& kv_rows) {
+RankReport attend_shard(Ring& ring, const RankTensors& t, const Shard& q_rows, const Shard& kv_rows) {
   const LocalTensor q = local_copy(t.q, q_rows), k = local_copy(t.k, kv_rows), v = local_copy(t.v, kv_rows);
   const LocalTensor out(t.out.shape, t.out.dtype, q_rows);
   const std::array<std::int64_t, 3> lse_shape{t.q.shape[0], t.q.shape[2], q_rows.tokens()};
@@ -84,39 +77,20 @@ void rethrow_cause(const std::vector<std::exception_ptr>& errors) {
   if (cause) std::rethrow_exception(cause);
 }
 
-void check_shapes(const Problem& p, const WholeTensors& t) {
-  const auto check = [](const char* name, std::array<std::int64_t, 4> got, std::array<std::int64_t, 4> want) {
-    if (got == want) return;
-    throw InvalidArgument(fmt::format("{} has shape ({}, {}, {}, {}); the problem says ({}, {}, {}, {})",
-                                      name, got[0], got[1], got[2], got[3], want[0], want[1], want[2],
-                                      want[3]));
-  };
-  check("q", t.q.shape, {p.batch, p.q_len, p.q_heads, p.head_dim});
-  check("k", t.k.shape, {p.batch, p.kv_len, p.kv_heads, p.head_dim});
-  check("v", t.v.shape, {p.batch, p.kv_len, p.kv_heads, p.value_dim});
-  check("out", t.out.shape, {p.batch, p.q_len, p.q_heads, p.value_dim});
-  if (t.lse.data && t.lse.shape != std::array<std::int64_t, 3>{p.batch, p.q_heads, p.q_len}) {
-    throw InvalidArgument(fmt::format("lse has shape ({}, {}, {}); the problem says ({}, {}, {})",
-                                      t.lse.shape[0], t.lse.shape[1], t.lse.shape[2], p.batch, p.q_heads,
-                                      p.q_len));
-  }
-}
-
 }  // namespace
 
 AttendReport attend(const Problem& problem, const AttendOptions& options, const ConstTensorView& q,
                     const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                     const LseView& lse, const float* sinks) {
   validate(problem);
-  const WholeTensors tensors{q, k, v, out, lse, sinks};
-  check_shapes(problem, tensors);
+  const RankTensors tensors{q, k, v, out, lse, sinks};
+  check_tensors(problem, problem.q_len, problem.kv_len, tensors);
   const auto transports = make_inproc_transports(options.ranks, options.timeout_s);
   const Layouts layouts = make_layouts(options.layout, problem, options.ranks);
-  const auto ranks = static_cast<std::size_t>(options.ranks);
   AttendReport report;
-  report.per_rank.resize(ranks);
-  std::vector<std::exception_ptr> errors(ranks);
+  report.per_rank.resize(transports.size());
   const auto start = std::chrono::steady_clock::now();
+  std::vector<std::exception_ptr> errors(transports.size());
   const auto run_rank = [&](std::size_t rank) {
     try {
       Ring ring(problem, layouts, options.ring, *transports[rank]);
@@ -131,7 +105,7 @@ AttendReport attend(const Problem& problem, const AttendOptions& options, const 
     }
   };
   std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  for (std::size_t rank = 1; rank < transports.size(); ++rank) threads.emplace_back(run_rank, rank);
   run_rank(0);
   for (std::thread& thread : threads) thread.join();
   rethrow_cause(errors);

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "kvring/error.h"
@@ -58,57 +57,6 @@ std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& 
   return plan;
 }
 
-std::string shape_text(const std::array<std::int64_t, 4>& s) {
-  return fmt::format("({}, {}, {}, {})", s[0], s[1], s[2], s[3]);
-}
-
-template <typename Void>
-void check_tensor(const char* name, const BasicTensorView<Void>& t, DType dtype,
-                  std::array<std::int64_t, 4> shape) {
-  if (t.shape != shape) {
-    throw InvalidArgument(fmt::format("{} has shape {}; this rank's is {} (batch, tokens, heads, dim)", name,
-                                      shape_text(t.shape), shape_text(shape)));
-  }
-  if (t.dtype != dtype) {
-    throw InvalidArgument(
-        fmt::format("{} is {}; the problem says {}", name, dtype_name(t.dtype), dtype_name(dtype)));
-  }
-  if (t.data == nullptr && t.elements() > 0) throw InvalidArgument(fmt::format("{} has no data", name));
-  if (t.stride[3] != 1 && shape[3] > 1) {
-    throw InvalidArgument(
-        fmt::format("{} has a stride of {} in its last dimension; it must be 1", name, t.stride[3]));
-  }
-}
-
-void check_tensors(const ExecutionPlan& plan, const RankTensors& t) {
-  const Problem& p = plan.problem;
-  const auto rank = static_cast<std::size_t>(plan.rank);
-  const std::int64_t q = plan.layouts.q.shards[rank].tokens();
-  const std::int64_t kv = plan.layouts.kv.shards[rank].tokens();
-  check_tensor("q", t.q, p.q_dtype, {p.batch, q, p.q_heads, p.head_dim});
-  check_tensor("k", t.k, p.kv_dtype, {p.batch, kv, p.kv_heads, p.head_dim});
-  check_tensor("v", t.v, p.kv_dtype, {p.batch, kv, p.kv_heads, p.value_dim});
-  check_tensor("out", t.out, p.out_dtype, {p.batch, q, p.q_heads, p.value_dim});
-  if (t.lse.data && t.lse.shape != std::array<std::int64_t, 3>{p.batch, p.q_heads, q}) {
-    throw InvalidArgument(
-        fmt::format("lse has shape ({}, {}, {}); this rank's is ({}, {}, {}) (batch, heads, tokens)",
-                    t.lse.shape[0], t.lse.shape[1], t.lse.shape[2], p.batch, p.q_heads, q));
-  }
-  for (const ConstTensorView* input : {&t.q, &t.k, &t.v}) {
-    if (t.out.data && t.out.data == input->data) throw InvalidArgument("out shares the memory of an input");
-  }
-  if (p.has_sinks != (t.sinks != nullptr)) {
-    throw InvalidArgument(p.has_sinks ? "the problem has sinks and the call passes none"
-                                      : "the call passes sinks and the problem has none (has_sinks)");
-  }
-  for (std::int64_t h = 0; t.sinks && h < p.q_heads; ++h) {
-    if (std::isnan(t.sinks[h]) || t.sinks[h] == std::numeric_limits<float>::infinity()) {
-      throw InvalidArgument(
-          fmt::format("the sink of head {} is {}; it must be finite or -inf", h, t.sinks[h]));
-    }
-  }
-}
-
 }  // namespace
 
 struct Ring::Impl {
@@ -151,8 +99,11 @@ void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const Cons
   ring.report.tokens = q.shape[1];
   ring.report.ledger_bytes = ring.ledger;
   ring.report.peak_bytes = ledger_total(ring.ledger);
+  const auto rank = static_cast<std::size_t>(ring.plan->rank);
+  const Layouts& layouts = ring.plan->layouts;
   try {
-    check_tensors(*ring.plan, tensors);
+    check_tensors(ring.plan->problem, layouts.q.shards[rank].tokens(), layouts.kv.shards[rank].tokens(),
+                  tensors);
     ring.executor->run(tensors, ring.progress, ring.report);
   } catch (const std::exception& error) {
     ring.failure = error.what();

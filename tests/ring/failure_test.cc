@@ -118,5 +118,33 @@ TEST(RingFailure, FailuresAmongLateRanksEndAllRanks) {
   }
 }
 
+// The views of whole tensors are checked before any rank copies from them.
+TEST(RingFailure, WholeTensorsThatCannotBeReadAreRefused) {
+  const Problem p = plain_problem(96, 8);
+  Rng rng(235);
+  Inputs in = random_inputs(rng, p);
+  Result r = empty_result(p);
+  AttendOptions options;
+  options.ranks = 3;
+  const auto message = [&](const std::function<void(Call&)>& spoil) -> std::string {
+    Call c{as_const(in.q.view()), as_const(in.k.view()), as_const(in.v.view()), r.out.view(), {}, nullptr};
+    spoil(c);
+    try {
+      attend(p, options, c.q, c.k, c.v, c.out, c.lse, c.sinks);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "nothing was refused";
+  };
+  EXPECT_THAT(message([](Call& c) { c.q.data = nullptr; }), HasSubstr("q has no data"));
+  EXPECT_THAT(message([](Call& c) { c.out.data = nullptr; }), HasSubstr("out has no data"));
+  EXPECT_THAT(message([](Call& c) { c.k.stride[3] = 2; }), HasSubstr("stride of 2 in its last dimension"));
+  EXPECT_THAT(message([](Call& c) { c.v.dtype = DType::kBF16; }),
+              HasSubstr("v is bf16; the problem says f32"));
+  EXPECT_THAT(message([](Call& c) { c.v.shape[1] = 5; }), HasSubstr("v has shape"));
+  EXPECT_THAT(message([](Call& c) { c.out.data = const_cast<void*>(c.q.data); }),
+              HasSubstr("out shares the memory"));
+}
+
 }  // namespace
 }  // namespace kvring::test
