@@ -5,10 +5,13 @@
 
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "kvring/error.h"
+#include "runtime/failure.h"
 #include "runtime/rank_tensors.h"
 #include "tensor/buffer.h"
 
@@ -77,6 +80,34 @@ void rethrow_cause(const std::vector<std::exception_ptr>& errors) {
   if (cause) std::rethrow_exception(cause);
 }
 
+// Runs run_rank(rank) for every rank, rank 0 on this thread, and rethrows what went wrong. Whatever that is,
+// every rank has ended by then.
+void run_team(const std::vector<std::unique_ptr<Transport>>& transports,
+              const std::function<void(std::size_t)>& run_rank) {
+  const std::size_t ranks = transports.size();
+  std::vector<std::exception_ptr> errors(ranks);
+  const auto guarded = [&](std::size_t rank) {
+    try {
+      run_rank(rank);
+    } catch (...) {
+      errors[rank] = std::current_exception();
+      transports[rank]->fail(current_failure());
+    }
+  };
+  std::vector<std::thread> threads;
+  threads.reserve(ranks);
+  try {
+    for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
+    guarded(0);
+  } catch (const std::system_error&) {
+    errors[0] = std::make_exception_ptr(OutOfBudget(
+        fmt::format("this machine gives no more than {} threads for {} ranks", threads.size(), ranks)));
+    transports[0]->fail("a thread for every rank could not be started");
+  }
+  for (std::thread& thread : threads) thread.join();
+  rethrow_cause(errors);
+}
+
 }  // namespace
 
 AttendReport attend(const Problem& problem, const AttendOptions& options, const ConstTensorView& q,
@@ -90,25 +121,14 @@ AttendReport attend(const Problem& problem, const AttendOptions& options, const 
   AttendReport report;
   report.per_rank.resize(transports.size());
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::exception_ptr> errors(transports.size());
-  const auto run_rank = [&](std::size_t rank) {
-    try {
-      Ring ring(problem, layouts, options.ring, *transports[rank]);
-      if (rank == 0) {
-        ring.set_progress(options.progress);
-        report.bits_invariant = ring.bits_invariant();
-      }
-      report.per_rank[rank] = attend_shard(ring, tensors, layouts.q.shards[rank], layouts.kv.shards[rank]);
-    } catch (const std::exception& error) {
-      errors[rank] = std::current_exception();
-      transports[rank]->fail(error.what());
+  run_team(transports, [&](std::size_t rank) {
+    Ring ring(problem, layouts, options.ring, *transports[rank]);
+    if (rank == 0) {
+      ring.set_progress(options.progress);
+      report.bits_invariant = ring.bits_invariant();
     }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < transports.size(); ++rank) threads.emplace_back(run_rank, rank);
-  run_rank(0);
-  for (std::thread& thread : threads) thread.join();
-  rethrow_cause(errors);
+    report.per_rank[rank] = attend_shard(ring, tensors, layouts.q.shards[rank], layouts.kv.shards[rank]);
+  });
   report.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -37,6 +37,7 @@ struct WorkspaceSizes {
   int slots = 0;                  // 2, or 1 for a ring of one
   std::int64_t accumulators = 0;  // states of all panels of one lap
   std::int64_t scratch = 0;       // of one thread, queries and tile
+  std::int64_t total(int threads) const noexcept { return slots * slot + accumulators + threads * scratch; }
 };
 WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
 

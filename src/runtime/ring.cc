@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include "kvring/error.h"
 #include "problem/support.h"
 #include "runtime/agreement.h"
 #include "runtime/executor.h"
+#include "runtime/failure.h"
 
 namespace kvring {
 namespace {
@@ -66,7 +69,7 @@ struct Ring::Impl {
     const FloatEnvironment environment;
     const std::uint64_t digest = agree(transport, [&] {
       plan = make_plan(problem, layouts, options, transport);
-      executor.emplace(*plan, transport, options.threads);
+      take_workspace();
       return agreement_fields(problem, layouts, options);
     });
     plan->digest = digest;
@@ -75,14 +78,30 @@ struct Ring::Impl {
     ledger = memory_ledger(memory, plan->rank, options.heads_per_lap);
   }
 
+  void take_workspace() {
+    const auto refuse = [&](const char* what) {
+      throw OutOfBudget(
+          fmt::format("this machine has not enough {} for rank {}: {} bytes and {} threads; more "
+                      "ranks, fewer heads_per_lap or fewer threads need less",
+                      what, plan->rank, plan->sizes.total(options.threads), options.threads));
+    };
+    try {
+      executor.emplace(*plan, transport, options.threads);
+    } catch (const std::bad_alloc&) {
+      refuse("memory");
+    } catch (const std::system_error&) {
+      refuse("threads");
+    }
+  }
+
   RingOptions options;
   Transport& transport;
   std::unique_ptr<ExecutionPlan> plan;
   Ledger ledger;
   RankReport report;
   std::function<void(double)> progress;
-  std::string failure;
-  std::optional<Executor> executor;  // after what it refers to
+  std::optional<std::string> failure;  // of an earlier call
+  std::optional<Executor> executor;    // after what it refers to
 };
 
 Ring::Ring(const Problem& problem, const Layouts& layouts, const RingOptions& options, Transport& transport)
@@ -92,7 +111,7 @@ Ring::~Ring() = default;
 void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                   const TensorView& out, const LseView& lse, const float* sinks) {
   Impl& ring = *impl_;
-  if (!ring.failure.empty()) throw TransportError("this ring failed before: " + ring.failure);
+  if (ring.failure) throw TransportError("this ring failed before: " + *ring.failure);
   const RankTensors tensors{q, k, v, out, lse, sinks};
   ring.report = {};
   ring.report.rank = ring.plan->rank;
@@ -105,9 +124,9 @@ void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const Cons
     check_tensors(ring.plan->problem, layouts.q.shards[rank].tokens(), layouts.kv.shards[rank].tokens(),
                   tensors);
     ring.executor->run(tensors, ring.progress, ring.report);
-  } catch (const std::exception& error) {
-    ring.failure = error.what();
-    ring.transport.fail(ring.failure);  // the others must not wait for a rank that gave up
+  } catch (...) {
+    ring.failure = current_failure();
+    ring.transport.fail(*ring.failure);  // the others must not wait for a rank that gave up
     throw;
   }
 }

@@ -1,5 +1,8 @@
 // One rank fails: it says why, the others end too, and nobody reads memory that is gone.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <cstdlib>
 
 #include "tests/ring/odd_transports.h"
 
@@ -118,6 +121,36 @@ TEST(RingFailure, FailuresAmongLateRanksEndAllRanks) {
   }
 }
 
+// What a host's own callback throws is the host's: it comes back on that rank, and ends the others.
+struct HostError {};
+
+TEST(RingFailure, ProgressCallbackThatThrowsEndsAllRanks) {
+  const Problem p = plain_problem(96, 8);
+  Rng rng(233);
+  const Inputs in = random_inputs(rng, p);
+  const Layouts layouts = make_layouts({}, p, kRanks);
+  const auto endings = on_ranks(kRanks, [&](Transport& end) {
+    Ring ring(p, layouts, one_thread(1), end);
+    LocalTensors local(p, layouts, in, end.rank());
+    if (end.rank() != 1) return local.attend(ring);
+    ring.set_progress([](double) { throw HostError(); });
+    EXPECT_THROW(local.attend(ring), HostError);
+    EXPECT_THROW(local.attend(ring), TransportError);  // and not a second time into a broken lap
+  });
+  for (std::size_t rank = 0; rank < endings.size(); ++rank)
+    EXPECT_EQ(endings[rank].failed, rank != 1) << rank;
+}
+
+TEST(RingFailure, WholeTensorCallPassesOnWhatTheCallbackThrows) {
+  const Problem p = plain_problem(96, 8);
+  Rng rng(234);
+  const Inputs in = random_inputs(rng, p);
+  AttendOptions options;
+  options.ranks = kRanks;
+  options.progress = [](double) { throw HostError(); };
+  EXPECT_THROW(run_inproc(p, options, in), HostError);
+}
+
 // The views of whole tensors are checked before any rank copies from them.
 TEST(RingFailure, WholeTensorsThatCannotBeReadAreRefused) {
   const Problem p = plain_problem(96, 8);
@@ -145,6 +178,60 @@ TEST(RingFailure, WholeTensorsThatCannotBeReadAreRefused) {
   EXPECT_THAT(message([](Call& c) { c.out.data = const_cast<void*>(c.q.data); }),
               HasSubstr("out shares the memory"));
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// In a process with room for a few more stacks of 8 MiB. Exits 0 when the body throws OutOfBudget with words.
+[[noreturn]] void exit_out_of_budget(const std::function<void()>& body, const std::string& words) {
+  constexpr rlim_t kBytes = rlim_t{1} << 29;
+  const rlimit limit{kBytes, kBytes};
+  setrlimit(RLIMIT_AS, &limit);
+  try {
+    body();
+  } catch (const OutOfBudget& error) {
+    std::exit(std::string(error.what()).find(words) == std::string::npos ? 2 : 0);
+  }
+  std::exit(1);
+}
+
+void expect_out_of_budget(const std::function<void()>& body, const std::string& words) {
+  EXPECT_EXIT(exit_out_of_budget(body, words), testing::ExitedWithCode(0), "");
+}
+
+TEST(RingFailure, MachineWithoutThreadsForAllRanksIsOutOfBudget) {
+  const Problem p = plain_problem(96, 8);
+  AttendOptions options;
+  options.ranks = 200;
+  Rng rng(236);
+  const Inputs in = random_inputs(rng, p);
+  expect_out_of_budget([&] { run_inproc(p, options, in); }, "threads for 200 ranks");
+}
+
+TEST(RingFailure, MachineWithoutThreadsForTheKernelIsOutOfBudget) {
+  const Problem p = plain_problem(96, 8);
+  RingOptions options;
+  options.threads = 200;
+  expect_out_of_budget(
+      [&] {
+        const Transports ends = make_inproc_transports(1, kDeadline);
+        Ring ring(p, make_layouts({}, p, 1), options, *ends[0]);
+      },
+      "not enough threads for rank 0");
+}
+
+TEST(RingFailure, WorkspaceBeyondTheMachineIsOutOfBudgetOnThatRankAndTransportErrorOnTheOthers) {
+  Problem p = plain_problem(4, 4);
+  p.q_len = std::int64_t{1} << 45;
+  p.q_heads = p.kv_heads = 1;
+  p.head_dim = p.value_dim = 1;
+  const Layouts layouts{make_layout({LayoutKind::kContiguous, 0, Cut::kTokens}, p.q_len, {}, p.tile, 2),
+                        make_layout({LayoutKind::kContiguous}, p.kv_len, {}, p.tile, 2)};
+  for (const Ending& ending :
+       on_ranks(2, [&](Transport& end) { Ring ring(p, layouts, one_thread(), end); })) {
+    EXPECT_EQ(ending.code, ErrorCode::kOutOfBudget);
+    EXPECT_THAT(ending.message, HasSubstr("not enough memory for rank"));
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace kvring::test
