@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "kvring/error.h"
+#include "layout/checks.h"
 #include "problem/support.h"
 #include "runtime/agreement.h"
 #include "runtime/executor.h"
@@ -23,19 +24,34 @@ int default_threads(const Transport& transport) {
   return std::max(1, cores / std::max(1, transport.ranks_on_this_host()));
 }
 
-void check_layouts(const Layouts& layouts, int ranks) {
+void check_layouts(const Problem& problem, const Layouts& layouts, int ranks) {
   for (const auto& [side, layout] : {std::pair("query", &layouts.q), std::pair("key", &layouts.kv)}) {
     if (std::ssize(layout->shards) == ranks) continue;
     throw InvalidArgument(fmt::format("the {} layout is over {} ranks and the transport has {}", side,
                                       layout->shards.size(), ranks));
   }
+  check_layout("query", layouts.q, problem.cu_seqlens_q, problem.tile);
+  check_layout("key", layouts.kv, problem.cu_seqlens_kv, problem.tile);
+}
+
+// Tiles cannot be too many (validate() sees to that), but runs of positions of a caller's own layout can.
+void check_pieces(const std::vector<BlockMap>& blocks, const Layout& layout) {
+  constexpr std::int64_t kMostPieces = std::int64_t{1} << 20;  // terms that a BinnedSum is good for
+  std::int64_t pieces = 0;
+  for (const BlockMap& block : blocks) pieces += std::ssize(block.pieces());
+  if (layout.tile_aligned || pieces <= kMostPieces) return;
+  throw Unsupported(
+      fmt::format("the key layout cuts the keys into {} runs of rising positions and {} can be summed; list "
+                  "the positions of "
+                  "each rank in rising order",
+                  pieces, kMostPieces));
 }
 
 // All that does not depend on other ranks.
 std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& layouts, RingOptions& options,
                                          const Transport& transport) {
   validate(problem);
-  check_layouts(layouts, transport.size());
+  check_layouts(problem, layouts, transport.size());
   require_supported(problem, layouts, options.schedule);
   if (options.heads_per_lap < 0) {
     throw InvalidArgument(fmt::format("heads_per_lap is {}; it must be 0 or more", options.heads_per_lap));
@@ -51,6 +67,7 @@ std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& 
   plan->layouts = layouts;
   plan->rank = transport.rank();
   plan->blocks = make_block_maps(plan->problem, plan->layouts.kv);
+  check_pieces(plan->blocks, plan->layouts.kv);
   plan->steps = schedule_steps(options.schedule, problem, layouts, plan->rank);
   const MemoryCase memory{plan->problem, plan->layouts, plan->blocks, options.threads,
                           transport.passes_pointers()};

@@ -102,5 +102,45 @@ TEST(RingAgreement, LayoutsOfAnotherRingSizeAreRefused) {
   }
 }
 
+// Layouts are plain data. One that loses or doubles a token would give plausible numbers.
+TEST(RingAgreement, LayoutsPutTogetherByHandAreChecked) {
+  const Problem p = plain_problem(16, 4);
+  const Layouts good = make_layouts({LayoutKind::kContiguous}, p, 2);
+  const auto message = [&](const std::vector<Shard>& kv_shards, bool tile_aligned) {
+    Layouts layouts = good;
+    layouts.kv.shards = kv_shards;
+    layouts.kv.tile_aligned = tile_aligned;
+    const auto endings = on_ranks(2, [&](Transport& end) { Ring ring(p, layouts, one_thread(), end); });
+    EXPECT_EQ(endings[0].failed ? endings[0].code : ErrorCode::kInvalidArgument, ErrorCode::kInvalidArgument);
+    return endings[0].message;
+  };
+  const Shard first({{0, 8}}), second({{8, 16}});
+  EXPECT_EQ(message({first, second}, true), "");
+  EXPECT_EQ(message({second, Shard({{4, 8}, {0, 4}})}, true), "");
+  EXPECT_THAT(message({first, Shard({{9, 16}})}, true),
+              HasSubstr("position 8 of the key layout is on no rank"));
+  EXPECT_THAT(message({first, Shard({{8, 15}})}, true),
+              HasSubstr("position 15 of the key layout is on no rank"));
+  EXPECT_THAT(message({first, Shard({{7, 16}})}, true),
+              HasSubstr("position 7 of the key layout is on two ranks"));
+  EXPECT_THAT(message({first, Shard({{8, 17}})}, true),
+              HasSubstr("position 16 of the key layout is on two ranks or outside"));
+  EXPECT_THAT(message({Shard({{0, 7}}), Shard({{7, 16}})}, true),
+              HasSubstr("cut at tiles of 4, and it is not"));
+  EXPECT_EQ(message({Shard({{0, 7}}), Shard({{7, 16}})}, false), "");
+}
+
+TEST(RingAgreement, MoreRunsOfKeysThanCanBeSummedAreRefused) {
+  Problem p = plain_problem(0, 4);
+  p.q_len = 1;
+  p.kv_len = (std::int64_t{1} << 20) + 1;
+  std::vector<std::int64_t> falling(static_cast<std::size_t>(p.kv_len));
+  for (std::int64_t i = 0; i < p.kv_len; ++i) falling[static_cast<std::size_t>(i)] = p.kv_len - 1 - i;
+  const Layouts layouts{make_layout({}, 1, {}, p.tile, 1), custom_layout({falling}, p.kv_len, {}, p.tile)};
+  const Ending ending = on_ranks(1, [&](Transport& end) { Ring ring(p, layouts, one_thread(), end); })[0];
+  EXPECT_EQ(ending.code, ErrorCode::kUnsupported);
+  EXPECT_THAT(ending.message, HasSubstr("1048577 runs"));
+}
+
 }  // namespace
 }  // namespace kvring::test
