@@ -5,22 +5,18 @@
 
 #include <chrono>
 #include <exception>
-#include <mutex>
+#include <functional>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "kvring/error.h"
+#include "runtime/failure.h"
+#include "runtime/rank_tensors.h"
 #include "tensor/buffer.h"
 
 namespace kvring {
 namespace {
-
-struct WholeTensors {
-  const ConstTensorView &q, &k, &v;
-  const TensorView& out;
-  const LseView& lse;
-  const float* sinks;
-};
 
 // A dense copy of the rows of a shard, as the rank would hold them on its own machine.
 class LocalTensor {
@@ -52,7 +48,7 @@ void scatter_lse(const float* local, const Shard& rows, const LseView& whole) {
   }
 }
 
-RankReport attend_shard(Ring& ring, const WholeTensors& t, const Shard& q_rows, const Shard& kv_rows) {
+RankReport attend_shard(Ring& ring, const RankTensors& t, const Shard& q_rows, const Shard& kv_rows) {
   const LocalTensor q = local_copy(t.q, q_rows), k = local_copy(t.k, kv_rows), v = local_copy(t.v, kv_rows);
   const LocalTensor out(t.out.shape, t.out.dtype, q_rows);
   const std::array<std::int64_t, 3> lse_shape{t.q.shape[0], t.q.shape[2], q_rows.tokens()};
@@ -84,22 +80,32 @@ void rethrow_cause(const std::vector<std::exception_ptr>& errors) {
   if (cause) std::rethrow_exception(cause);
 }
 
-void check_shapes(const Problem& p, const WholeTensors& t) {
-  const auto check = [](const char* name, std::array<std::int64_t, 4> got, std::array<std::int64_t, 4> want) {
-    if (got == want) return;
-    throw InvalidArgument(fmt::format("{} has shape ({}, {}, {}, {}); the problem says ({}, {}, {}, {})",
-                                      name, got[0], got[1], got[2], got[3], want[0], want[1], want[2],
-                                      want[3]));
+// Runs run_rank(rank) for every rank, rank 0 on this thread, and rethrows what went wrong. Whatever that is,
+// every rank has ended by then.
+void run_team(const std::vector<std::unique_ptr<Transport>>& transports,
+              const std::function<void(std::size_t)>& run_rank) {
+  const std::size_t ranks = transports.size();
+  std::vector<std::exception_ptr> errors(ranks);
+  const auto guarded = [&](std::size_t rank) {
+    try {
+      run_rank(rank);
+    } catch (...) {
+      errors[rank] = std::current_exception();
+      transports[rank]->fail(current_failure());
+    }
   };
-  check("q", t.q.shape, {p.batch, p.q_len, p.q_heads, p.head_dim});
-  check("k", t.k.shape, {p.batch, p.kv_len, p.kv_heads, p.head_dim});
-  check("v", t.v.shape, {p.batch, p.kv_len, p.kv_heads, p.value_dim});
-  check("out", t.out.shape, {p.batch, p.q_len, p.q_heads, p.value_dim});
-  if (t.lse.data && t.lse.shape != std::array<std::int64_t, 3>{p.batch, p.q_heads, p.q_len}) {
-    throw InvalidArgument(fmt::format("lse has shape ({}, {}, {}); the problem says ({}, {}, {})",
-                                      t.lse.shape[0], t.lse.shape[1], t.lse.shape[2], p.batch, p.q_heads,
-                                      p.q_len));
+  std::vector<std::thread> threads;
+  threads.reserve(ranks);
+  try {
+    for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
+    guarded(0);
+  } catch (const std::system_error&) {
+    errors[0] = std::make_exception_ptr(OutOfBudget(
+        fmt::format("this machine gives no more than {} threads for {} ranks", threads.size(), ranks)));
+    transports[0]->fail("a thread for every rank could not be started");
   }
+  for (std::thread& thread : threads) thread.join();
+  rethrow_cause(errors);
 }
 
 }  // namespace
@@ -108,33 +114,21 @@ AttendReport attend(const Problem& problem, const AttendOptions& options, const 
                     const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                     const LseView& lse, const float* sinks) {
   validate(problem);
-  const WholeTensors tensors{q, k, v, out, lse, sinks};
-  check_shapes(problem, tensors);
+  const RankTensors tensors{q, k, v, out, lse, sinks};
+  check_tensors(problem, problem.q_len, problem.kv_len, tensors);
   const auto transports = make_inproc_transports(options.ranks, options.timeout_s);
   const Layouts layouts = make_layouts(options.layout, problem, options.ranks);
-  const auto ranks = static_cast<std::size_t>(options.ranks);
   AttendReport report;
-  report.per_rank.resize(ranks);
-  std::vector<std::exception_ptr> errors(ranks);
+  report.per_rank.resize(transports.size());
   const auto start = std::chrono::steady_clock::now();
-  const auto run_rank = [&](std::size_t rank) {
-    try {
-      Ring ring(problem, layouts, options.ring, *transports[rank]);
-      if (rank == 0) {
-        ring.set_progress(options.progress);
-        report.bits_invariant = ring.bits_invariant();
-      }
-      report.per_rank[rank] = attend_shard(ring, tensors, layouts.q.shards[rank], layouts.kv.shards[rank]);
-    } catch (const std::exception& error) {
-      errors[rank] = std::current_exception();
-      transports[rank]->fail(error.what());
+  run_team(transports, [&](std::size_t rank) {
+    Ring ring(problem, layouts, options.ring, *transports[rank]);
+    if (rank == 0) {
+      ring.set_progress(options.progress);
+      report.bits_invariant = ring.bits_invariant();
     }
-  };
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
-  run_rank(0);
-  for (std::thread& thread : threads) thread.join();
-  rethrow_cause(errors);
+    report.per_rank[rank] = attend_shard(ring, tensors, layouts.q.shards[rank], layouts.kv.shards[rank]);
+  });
   report.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }

@@ -59,8 +59,11 @@ struct RankReport {
 class Ring {
  public:
   // Agrees on the problem with all ranks (TransportError on every rank, naming the field and two ranks, if
-  // they differ), plans the steps and takes the workspace. The transport must outlive the ring.
+  // they differ), plans the steps and takes the workspace. The transport must outlive the ring. An error of
+  // one rank is a TransportError on the others; no block has moved by then, and the transport stays usable.
   Ring(const Problem& problem, const Layouts& layouts, const RingOptions& options, Transport& transport);
+  // Waits until no other rank reads this one's blocks, which is when the others have gone on to their next
+  // attend() or to this: all ranks must end their rings together, or wait for the transport's deadline.
   ~Ring();
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
@@ -69,6 +72,9 @@ class Ring {
   // head_dim / value_dim), out (batch, q tokens, q_heads, value_dim), lse optional (null data: not
   // wanted), sinks: q_heads float32 natural-log logits, or null. out and lse must not overlap the inputs.
   // Exchanges blocks only: no barrier and no allocation.
+  //
+  // An error of one rank, also what its progress callback throws, ends the call on all ranks in bounded time:
+  // TransportError on the others, in this call or the next. The ring and its transport are of no further use.
   void attend(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
               const TensorView& out, const LseView& lse = {}, const float* sinks = nullptr);
 

@@ -23,8 +23,10 @@ inline constexpr double kLowestExponentPart = 0x1p-172;  // 2^52 units of bin -6
 
 // Row references are multiples of the bin, so that changing one moves whole bins.
 inline constexpr float kReferenceStep = 32.0f;
-// Tiles this far below the reference (in binary digits) would round to nothing in every bin.
+// Tiles this far below the reference (in binary digits) round to nothing in every bin; those further below
+// are taken as if they were 2^-500 of it: with 0, an infinite value would become NaN.
 inline constexpr float kNegligible = 420.0f;
+inline constexpr double kNegligibleScale = 0x1p-500;
 // Moving the reference by more than this empties every bin.
 inline constexpr double kClearingStep = 512.0;
 

@@ -59,7 +59,7 @@ void merge_online(std::byte* into, const std::byte* from, std::int64_t value_dim
     const float keep = online_factor(references(into)[lane], top);
     const float take = online_factor(references(from)[lane], top);
     for (std::int64_t i = lane; i < (value_dim + 1) * kPanelRows; i += kPanelRows) {
-      ours[i] = ours[i] * keep + theirs[i] * take;
+      ours[i] = online_scaled(ours[i], keep) + online_scaled(theirs[i], take);
     }
     references(into)[lane] = top;
   }

@@ -20,11 +20,11 @@ inline float row_reference(float m) noexcept {
   return std::ceil(m / kReferenceStep) * kReferenceStep;
 }
 
-// Weights of a tile are relative to 2^(m + shift); sums are relative to 2^reference. Exact; 0 where the
-// tile could not reach any bin.
+// Weights of a tile are relative to 2^(m + shift); sums are relative to 2^reference. Exact, or so small that
+// nothing finite reaches any bin.
 inline double tile_scale(float m, int shift, float reference) noexcept {
   const float below = reference - m;
-  if (!(below <= kNegligible)) return 0.0;
+  if (!(below <= kNegligible)) return kNegligibleScale;
   return power_of_two(shift - static_cast<std::int64_t>(below));
 }
 
@@ -35,6 +35,12 @@ inline float online_factor(float m, float top) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(127 - static_cast<int>(below)) << 23);
 }
 
+// x * factor, where a factor of 0 stands for a weight too small for float32: an infinite value stays
+// infinite.
+inline float online_scaled(float x, float factor) noexcept {
+  return std::fabs(x) == std::numeric_limits<float>::infinity() ? x : x * factor;
+}
+
 struct RowFinish {
   double denominator = 1;  // relative to 2^reference
   float lse = 0;           // natural logarithm
@@ -43,6 +49,7 @@ struct RowFinish {
 
   double apply(double total) const noexcept {
     if (nan || total != total) return std::numeric_limits<double>::quiet_NaN();
+    if (std::fabs(total) == std::numeric_limits<double>::infinity()) return total;  // whatever the weight
     return zero ? 0.0 : total / denominator;
   }
 };

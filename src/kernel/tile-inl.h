@@ -326,7 +326,14 @@ inline void deposit_binned(std::int64_t elements, const float* HWY_RESTRICT part
   }
 }
 
-// The online softmax in float32: sums = sums * keep + partial * take, both powers of two.
+// online_scaled() of row_finish.h.
+HWY_INLINE VF scaled(VF x, VF factor) {
+  const F32 f32;
+  const auto infinite = hn::Eq(hn::Abs(x), hn::Set(f32, std::numeric_limits<float>::infinity()));
+  return hn::IfThenElse(infinite, x, hn::Mul(x, factor));
+}
+
+// The online softmax in float32: sums = sums * keep + partial * take, both powers of two or 0.
 inline void deposit_online(std::int64_t elements, const float* HWY_RESTRICT partial,
                            const float* HWY_RESTRICT keep, const float* HWY_RESTRICT take,
                            float* HWY_RESTRICT sums) {
@@ -334,10 +341,9 @@ inline void deposit_online(std::int64_t elements, const float* HWY_RESTRICT part
   for (std::int64_t e = 0; e < elements; ++e) {
     for (std::size_t lane = 0; lane < kPanelRows; lane += hn::Lanes(f32)) {
       float* to = sums + e * kPanelRows + lane;
-      const VF old = hn::Mul(hn::Load(f32, to), hn::Load(f32, keep + lane));
-      hn::Store(
-          hn::Add(old, hn::Mul(hn::Load(f32, partial + e * kPanelRows + lane), hn::Load(f32, take + lane))),
-          f32, to);
+      const VF old = scaled(hn::Load(f32, to), hn::Load(f32, keep + lane));
+      const VF more = scaled(hn::Load(f32, partial + e * kPanelRows + lane), hn::Load(f32, take + lane));
+      hn::Store(hn::Add(old, more), f32, to);
     }
   }
 }

@@ -6,6 +6,7 @@
 
 #include "kvring/error.h"
 #include "kvring/ring.h"
+#include "layout/checks.h"
 #include "problem/checks.h"
 
 namespace kvring {
@@ -141,6 +142,29 @@ void check_positions(const std::vector<std::vector<std::int64_t>>& positions, st
 }
 
 }  // namespace
+
+void check_layout(std::string_view name, const Layout& layout, const std::vector<std::int64_t>& cu_seqlens,
+                  std::int64_t tile) {
+  std::vector<Range> ranges;
+  for (const Shard& shard : layout.shards)
+    ranges.insert(ranges.end(), shard.ranges().begin(), shard.ranges().end());
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  ranges.push_back({layout.tokens, layout.tokens});
+  std::int64_t covered = 0;
+  for (const Range& range : ranges) {
+    if (range.begin != covered)
+      throw InvalidArgument(fmt::format(
+          "position {} of the {} layout {}; every position must be on exactly one rank, as make_layout() and "
+          "custom_layout() see to",
+          std::min(covered, range.begin), name,
+          range.begin < covered ? "is on two ranks or outside the sequence" : "is on no rank"));
+    covered = range.end;
+  }
+  if (layout.tile_aligned && !is_tile_aligned(layout, cu_seqlens, tile))
+    throw InvalidArgument(fmt::format(
+        "the {} layout says that it is cut at tiles of {}, and it is not; set tile_aligned to false", name,
+        tile));
+}
 
 const char* layout_name(LayoutKind kind) noexcept {
   switch (kind) {

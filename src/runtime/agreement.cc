@@ -61,10 +61,12 @@ std::uint64_t agree(Transport& transport, const std::function<std::vector<Proble
     error = std::current_exception();
     mine = {{"error", e.what()}};
   }
-  const std::vector<std::string> all = transport.allgather(mine.dump(), "the ranks to agree on the problem");
+  // Whatever bytes an error's words have: a rank that threw here would leave the others waiting.
+  const std::string text = mine.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::vector<std::string> all = transport.allgather(text, "the ranks to agree on the problem");
   if (error) std::rethrow_exception(error);
   std::vector<nlohmann::json> parsed;
-  for (const std::string& text : all) parsed.push_back(nlohmann::json::parse(text));
+  for (const std::string& told : all) parsed.push_back(nlohmann::json::parse(told));
   for (std::size_t rank = 0; rank < parsed.size(); ++rank) {
     if (!parsed[rank].contains("error")) continue;
     throw TransportError(fmt::format("rank {} failed: {}", rank, parsed[rank]["error"].get<std::string>()));
@@ -72,8 +74,8 @@ std::uint64_t agree(Transport& transport, const std::function<std::vector<Proble
   for (std::size_t rank = 1; rank < parsed.size(); ++rank) {
     compare(parsed[0]["fields"], parsed[rank]["fields"], static_cast<int>(rank));
   }
-  const std::string text = parsed[0]["fields"].dump();
-  return XXH3_64bits(text.data(), text.size());
+  const std::string agreed = parsed[0]["fields"].dump();
+  return XXH3_64bits(agreed.data(), agreed.size());
 }
 
 }  // namespace kvring

@@ -10,6 +10,7 @@
 
 #include "kernel/panel.h"
 #include "kvring/error.h"
+#include "runtime/failure.h"
 
 namespace kvring {
 namespace {
@@ -64,8 +65,8 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
   for (ThreadState& t : threads_) t.full = t.partial = 0;
   try {
     for (std::size_t lap = 0; lap < plan_.laps.size(); ++lap) run_lap(static_cast<std::uint32_t>(lap));
-  } catch (const std::exception& error) {
-    abandon(error.what());
+  } catch (...) {
+    abandon(current_failure());
     throw;
   }
   ++call_;

@@ -11,6 +11,7 @@
 #include "kvring/transport.h"
 #include "runtime/memory.h"
 #include "runtime/query_panels.h"
+#include "runtime/rank_tensors.h"
 #include "runtime/thread_pool.h"
 #include "schedule/step.h"
 #include "tensor/buffer.h"
@@ -27,13 +28,6 @@ struct ExecutionPlan {
   WorkspaceSizes sizes;
   std::uint64_t digest = 0;
   int rank = 0;
-};
-
-struct RankTensors {
-  ConstTensorView q, k, v;
-  TensorView out;
-  LseView lse;         // null data: not wanted
-  const float* sinks;  // by query head, or null
 };
 
 class Executor {

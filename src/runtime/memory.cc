@@ -41,14 +41,15 @@ std::pair<int, std::int64_t> fullest_rank(const MemoryCase& c, std::int64_t head
   return fullest;
 }
 
-// The smallest ring, up to 1,024 ranks, whose every rank would fit with one KV unit per lap; 0 for none.
-int ranks_that_fit(const MemoryCase& c, std::int64_t limit) {
+// The smallest ring, up to 1,024 ranks and within a sixteenth, whose every rank would fit with that many KV
+// units per lap; 0 for none.
+int ranks_that_fit(const MemoryCase& c, std::int64_t heads_per_lap, std::int64_t limit) {
   if (c.layouts.q.spec.kind == LayoutKind::kCustom) return 0;
   for (int ranks = static_cast<int>(c.layouts.q.shards.size()) + 1; ranks <= 1024; ranks += 1 + ranks / 16) {
     const Layouts layouts = make_layouts(c.layouts.q.spec, c.problem, ranks);
     const std::vector<BlockMap> blocks = make_block_maps(c.problem, layouts.kv);
-    if (fullest_rank({c.problem, layouts, blocks, c.threads, c.passes_pointers}, 1).second <= limit)
-      return ranks;
+    const MemoryCase larger{c.problem, layouts, blocks, c.threads, c.passes_pointers};
+    if (fullest_rank(larger, heads_per_lap).second <= limit) return ranks;
   }
   return 0;
 }
@@ -110,11 +111,12 @@ std::int64_t choose_heads_per_lap(const MemoryCase& c, const RingOptions& option
   }
   const auto [rank, held] = fullest_rank(c, chosen);
   if (held <= options.rank_memory) return chosen;
-  const int ranks = ranks_that_fit(c, options.rank_memory);
+  const int ranks = ranks_that_fit(c, chosen, options.rank_memory);
   throw OutOfBudget(fmt::format(
       "rank {} of {} would hold {} bytes, more than the limit of {} per rank; {}", rank,
       c.layouts.q.shards.size(), held, options.rank_memory,
-      ranks > 0 ? fmt::format("{} ranks would fit", ranks) : "no ring of up to 1024 ranks would fit"));
+      (ranks > 0 ? fmt::format("{} ranks would fit", ranks) : "no ring of up to 1024 ranks would fit") +
+          (options.heads_per_lap > 1 ? fmt::format(" with heads_per_lap {}", chosen) : "")));
 }
 
 }  // namespace kvring

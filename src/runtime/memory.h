@@ -37,6 +37,7 @@ struct WorkspaceSizes {
   int slots = 0;                  // 2, or 1 for a ring of one
   std::int64_t accumulators = 0;  // states of all panels of one lap
   std::int64_t scratch = 0;       // of one thread, queries and tile
+  std::int64_t total(int threads) const noexcept { return slots * slot + accumulators + threads * scratch; }
 };
 WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
 
@@ -44,7 +45,8 @@ WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads
 Ledger memory_ledger(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
 
 // KV units per lap: what `options` asks for, or as few as keep a block of a megabyte, fewer to fit the
-// limit. The same on every rank. Throws OutOfBudget naming the bytes and the ranks that would fit.
+// limit. The same on every rank that is given the same limit and threads. Throws OutOfBudget naming the bytes
+// and the ranks that would fit.
 std::int64_t choose_heads_per_lap(const MemoryCase& c, const RingOptions& options);
 
 }  // namespace kvring

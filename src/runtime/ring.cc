@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <memory>
+#include <new>
+#include <optional>
+#include <system_error>
 #include <thread>
 
 #include "kvring/error.h"
+#include "layout/checks.h"
 #include "problem/support.h"
 #include "runtime/agreement.h"
 #include "runtime/executor.h"
+#include "runtime/failure.h"
 
 namespace kvring {
 namespace {
@@ -21,19 +24,34 @@ int default_threads(const Transport& transport) {
   return std::max(1, cores / std::max(1, transport.ranks_on_this_host()));
 }
 
-void check_layouts(const Layouts& layouts, int ranks) {
+void check_layouts(const Problem& problem, const Layouts& layouts, int ranks) {
   for (const auto& [side, layout] : {std::pair("query", &layouts.q), std::pair("key", &layouts.kv)}) {
     if (std::ssize(layout->shards) == ranks) continue;
     throw InvalidArgument(fmt::format("the {} layout is over {} ranks and the transport has {}", side,
                                       layout->shards.size(), ranks));
   }
+  check_layout("query", layouts.q, problem.cu_seqlens_q, problem.tile);
+  check_layout("key", layouts.kv, problem.cu_seqlens_kv, problem.tile);
+}
+
+// Tiles cannot be too many (validate() sees to that), but runs of positions of a caller's own layout can.
+void check_pieces(const std::vector<BlockMap>& blocks, const Layout& layout) {
+  constexpr std::int64_t kMostPieces = std::int64_t{1} << 20;  // terms that a BinnedSum is good for
+  std::int64_t pieces = 0;
+  for (const BlockMap& block : blocks) pieces += std::ssize(block.pieces());
+  if (layout.tile_aligned || pieces <= kMostPieces) return;
+  throw Unsupported(
+      fmt::format("the key layout cuts the keys into {} runs of rising positions and {} can be summed; list "
+                  "the positions of "
+                  "each rank in rising order",
+                  pieces, kMostPieces));
 }
 
 // All that does not depend on other ranks.
 std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& layouts, RingOptions& options,
                                          const Transport& transport) {
   validate(problem);
-  check_layouts(layouts, transport.size());
+  check_layouts(problem, layouts, transport.size());
   require_supported(problem, layouts, options.schedule);
   if (options.heads_per_lap < 0) {
     throw InvalidArgument(fmt::format("heads_per_lap is {}; it must be 0 or more", options.heads_per_lap));
@@ -49,6 +67,7 @@ std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& 
   plan->layouts = layouts;
   plan->rank = transport.rank();
   plan->blocks = make_block_maps(plan->problem, plan->layouts.kv);
+  check_pieces(plan->blocks, plan->layouts.kv);
   plan->steps = schedule_steps(options.schedule, problem, layouts, plan->rank);
   const MemoryCase memory{plan->problem, plan->layouts, plan->blocks, options.threads,
                           transport.passes_pointers()};
@@ -58,65 +77,16 @@ std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& 
   return plan;
 }
 
-std::string shape_text(const std::array<std::int64_t, 4>& s) {
-  return fmt::format("({}, {}, {}, {})", s[0], s[1], s[2], s[3]);
-}
-
-template <typename Void>
-void check_tensor(const char* name, const BasicTensorView<Void>& t, DType dtype,
-                  std::array<std::int64_t, 4> shape) {
-  if (t.shape != shape) {
-    throw InvalidArgument(fmt::format("{} has shape {}; this rank's is {} (batch, tokens, heads, dim)", name,
-                                      shape_text(t.shape), shape_text(shape)));
-  }
-  if (t.dtype != dtype) {
-    throw InvalidArgument(
-        fmt::format("{} is {}; the problem says {}", name, dtype_name(t.dtype), dtype_name(dtype)));
-  }
-  if (t.data == nullptr && t.elements() > 0) throw InvalidArgument(fmt::format("{} has no data", name));
-  if (t.stride[3] != 1 && shape[3] > 1) {
-    throw InvalidArgument(
-        fmt::format("{} has a stride of {} in its last dimension; it must be 1", name, t.stride[3]));
-  }
-}
-
-void check_tensors(const ExecutionPlan& plan, const RankTensors& t) {
-  const Problem& p = plan.problem;
-  const auto rank = static_cast<std::size_t>(plan.rank);
-  const std::int64_t q = plan.layouts.q.shards[rank].tokens();
-  const std::int64_t kv = plan.layouts.kv.shards[rank].tokens();
-  check_tensor("q", t.q, p.q_dtype, {p.batch, q, p.q_heads, p.head_dim});
-  check_tensor("k", t.k, p.kv_dtype, {p.batch, kv, p.kv_heads, p.head_dim});
-  check_tensor("v", t.v, p.kv_dtype, {p.batch, kv, p.kv_heads, p.value_dim});
-  check_tensor("out", t.out, p.out_dtype, {p.batch, q, p.q_heads, p.value_dim});
-  if (t.lse.data && t.lse.shape != std::array<std::int64_t, 3>{p.batch, p.q_heads, q}) {
-    throw InvalidArgument(
-        fmt::format("lse has shape ({}, {}, {}); this rank's is ({}, {}, {}) (batch, heads, tokens)",
-                    t.lse.shape[0], t.lse.shape[1], t.lse.shape[2], p.batch, p.q_heads, q));
-  }
-  for (const ConstTensorView* input : {&t.q, &t.k, &t.v}) {
-    if (t.out.data && t.out.data == input->data) throw InvalidArgument("out shares the memory of an input");
-  }
-  if (p.has_sinks != (t.sinks != nullptr)) {
-    throw InvalidArgument(p.has_sinks ? "the problem has sinks and the call passes none"
-                                      : "the call passes sinks and the problem has none (has_sinks)");
-  }
-  for (std::int64_t h = 0; t.sinks && h < p.q_heads; ++h) {
-    if (std::isnan(t.sinks[h]) || t.sinks[h] == std::numeric_limits<float>::infinity()) {
-      throw InvalidArgument(
-          fmt::format("the sink of head {} is {}; it must be finite or -inf", h, t.sinks[h]));
-    }
-  }
-}
-
 }  // namespace
 
 struct Ring::Impl {
   Impl(const Problem& problem, const Layouts& layouts, RingOptions ring_options, Transport& ring_transport)
       : options(ring_options), transport(ring_transport) {
+    // Planning computes with floats too: the scale of logits, and its digits that ranks compare.
+    const FloatEnvironment environment;
     const std::uint64_t digest = agree(transport, [&] {
       plan = make_plan(problem, layouts, options, transport);
-      executor.emplace(*plan, transport, options.threads);
+      take_workspace();
       return agreement_fields(problem, layouts, options);
     });
     plan->digest = digest;
@@ -125,14 +95,30 @@ struct Ring::Impl {
     ledger = memory_ledger(memory, plan->rank, options.heads_per_lap);
   }
 
+  void take_workspace() {
+    const auto refuse = [&](const char* what) {
+      throw OutOfBudget(
+          fmt::format("this machine has not enough {} for rank {}: {} bytes and {} threads; more "
+                      "ranks, fewer heads_per_lap or fewer threads need less",
+                      what, plan->rank, plan->sizes.total(options.threads), options.threads));
+    };
+    try {
+      executor.emplace(*plan, transport, options.threads);
+    } catch (const std::bad_alloc&) {
+      refuse("memory");
+    } catch (const std::system_error&) {
+      refuse("threads");
+    }
+  }
+
   RingOptions options;
   Transport& transport;
   std::unique_ptr<ExecutionPlan> plan;
   Ledger ledger;
   RankReport report;
   std::function<void(double)> progress;
-  std::string failure;
-  std::optional<Executor> executor;  // after what it refers to
+  std::optional<std::string> failure;  // of an earlier call
+  std::optional<Executor> executor;    // after what it refers to
 };
 
 Ring::Ring(const Problem& problem, const Layouts& layouts, const RingOptions& options, Transport& transport)
@@ -142,19 +128,22 @@ Ring::~Ring() = default;
 void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                   const TensorView& out, const LseView& lse, const float* sinks) {
   Impl& ring = *impl_;
-  if (!ring.failure.empty()) throw TransportError("this ring failed before: " + ring.failure);
+  if (ring.failure) throw TransportError("this ring failed before: " + *ring.failure);
   const RankTensors tensors{q, k, v, out, lse, sinks};
   ring.report = {};
   ring.report.rank = ring.plan->rank;
   ring.report.tokens = q.shape[1];
   ring.report.ledger_bytes = ring.ledger;
   ring.report.peak_bytes = ledger_total(ring.ledger);
+  const auto rank = static_cast<std::size_t>(ring.plan->rank);
+  const Layouts& layouts = ring.plan->layouts;
   try {
-    check_tensors(*ring.plan, tensors);
+    check_tensors(ring.plan->problem, layouts.q.shards[rank].tokens(), layouts.kv.shards[rank].tokens(),
+                  tensors);
     ring.executor->run(tensors, ring.progress, ring.report);
-  } catch (const std::exception& error) {
-    ring.failure = error.what();
-    ring.transport.fail(ring.failure);  // the others must not wait for a rank that gave up
+  } catch (...) {
+    ring.failure = current_failure();
+    ring.transport.fail(*ring.failure);  // the others must not wait for a rank that gave up
     throw;
   }
 }

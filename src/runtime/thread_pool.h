@@ -14,7 +14,7 @@ namespace kvring {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);
+  explicit ThreadPool(int threads);  // throws std::system_error when the system gives no more
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -28,6 +28,7 @@ class ThreadPool {
   void run(std::int64_t count, const Body& body, const std::function<void()>& between = {});
 
  private:
+  void stop();
   void worker(int thread);
   void take_work(int thread);
 
