@@ -6,7 +6,7 @@ set -eu
 seconds=${1:-60}
 here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../../build/fuzz
-cmake -S "$here" -B "$build" -DCMAKE_CXX_COMPILER="${CXX:-clang++-14}" >/dev/null
+cmake -S "$here" -B "$build" -G Ninja -DCMAKE_CXX_COMPILER="${CXX:-clang++-14}" >/dev/null
 cmake --build "$build" -j 2 >/dev/null
 
 fuzz() {
