@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "cli/job.h"
@@ -13,7 +14,10 @@ namespace kvring::cli {
 
 struct RowId {
   std::int64_t b, s, h;
-  friend auto operator<=>(const RowId&, const RowId&) = default;
+  friend bool operator==(const RowId&, const RowId&) = default;
+  friend bool operator<(const RowId& x, const RowId& y) {
+    return std::tie(x.b, x.s, x.h) < std::tie(y.b, y.s, y.h);
+  }
 };
 
 // Which rows to check, ascending. `count` of them, the first and the last always; all where there are not
