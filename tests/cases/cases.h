@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mask/mask.h"
 #include "tests/ring/ring_support.h"
 
 namespace kvring::test {
@@ -41,10 +42,37 @@ inline AttendOptions ring_of(int ranks, LayoutKind layout = LayoutKind::kZigzag,
   return options;
 }
 
+// Whether query q sees key k, in the words of problem.h and one pair at a time: the reference finds its keys
+// with the code that the ring uses, so their agreement alone would say nothing about a mask.
+inline bool sees(const Problem& p, std::int64_t q, std::int64_t k) {
+  std::int64_t q_begin = 0, q_end = p.q_len, kv_begin = 0, kv_end = p.kv_len;
+  for (std::size_t i = 1; i < p.cu_seqlens_q.size(); ++i) {
+    if (q < p.cu_seqlens_q[i - 1] || q >= p.cu_seqlens_q[i]) continue;
+    q_begin = p.cu_seqlens_q[i - 1], q_end = p.cu_seqlens_q[i];
+    kv_begin = p.cu_seqlens_kv[i - 1], kv_end = p.cu_seqlens_kv[i];
+  }
+  if (k < kv_begin || k >= kv_end) return false;
+  const std::int64_t at = (q - q_begin) + (kv_end - kv_begin) - (q_end - q_begin), key = k - kv_begin;
+  return !(p.causal && key > at) && !(p.window_left >= 0 && key < at - p.window_left) &&
+         !(p.window_right >= 0 && key > at + p.window_right);
+}
+
+// The mask of every pair.
+inline void expect_mask(const Problem& p) {
+  const Mask mask(p);
+  for (std::int64_t q = 0; q < p.q_len; ++q) {
+    const Range seen = mask.visible(q);
+    for (std::int64_t k = 0; k < p.kv_len; ++k)
+      ASSERT_EQ(sees(p, q, k), seen.begin <= k && k < seen.end)
+          << "query " << q << ", key " << k << ": " << describe(p);
+  }
+}
+
 inline constexpr LayoutKind kLayouts[] = {LayoutKind::kContiguous, LayoutKind::kZigzag, LayoutKind::kStriped};
 
 // Every layout and both cuts at that ring size, against the reference.
 inline void expect_reference_in_every_layout(const Problem& p, const Inputs& in, int ranks) {
+  expect_mask(p);
   for (LayoutKind layout : kLayouts) {
     for (Cut cut : {Cut::kTiles, Cut::kTokens}) {
       const Result r = run_inproc(p, ring_of(ranks, layout, cut), in);

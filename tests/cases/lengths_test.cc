@@ -40,6 +40,7 @@ Inputs slice(const Inputs& packed, std::int64_t begin, std::int64_t end) {
 
 // Every document within the bound of the reference of the document alone, and with its bits.
 void expect_reference_per_document(const Problem& packed, int ranks, int random_rows) {
+  expect_mask(packed);
   Rng rng(73);
   const Inputs in = random_inputs(rng, packed);
   const Result whole = run_inproc(packed, ring_of(ranks), in);

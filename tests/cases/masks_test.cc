@@ -39,6 +39,7 @@ TEST(Faults, PackedDocumentsLeakIntoEachOther) {
 TEST(Faults, SlidingWindowSilentlyIgnored) {
   Problem p = sequence(1024, 64, true);
   p.window_left = 128;
+  expect_mask(p);
   Rng rng(82);
   const Inputs in = random_inputs(rng, p);
   const Result windowed = run_inproc(p, ring_of(4), in);
@@ -67,6 +68,7 @@ TEST(Faults, WindowAcrossHops) {
 // "non-causal attention crashes in the balanced layout"
 TEST(Faults, NonCausalAttentionCrashesInTheBalancedLayout) {
   const Problem p = sequence(61, 4);
+  expect_mask(p);
   Rng rng(84);
   const Inputs in = random_inputs(rng, p);
   for (Cut cut : {Cut::kTiles, Cut::kTokens})
