@@ -29,8 +29,8 @@ struct Problem {
   DType kv_dtype = DType::kF32;  // k and v share it
   DType out_dtype = DType::kF32;
 
-  std::optional<double> softmax_scale;  // default 1/sqrt(head_dim); any finite value
-  double softcap = 0.0;                 // logits become softcap * tanh(logit / softcap); 0 is off
+  std::optional<double> softmax_scale;  // default 1/sqrt(head_dim); -1e30 to 1e30
+  double softcap = 0.0;  // logits become softcap * tanh(logit / softcap); 1e-30 to 1e30; 0 is off
   // Causal is bottom-right aligned: with lengths Lq and Lk (per document), query i sits at key position
   // i + Lk - Lq and sees keys up to and including it.
   bool causal = false;

@@ -6,6 +6,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/job.h"
+#include "cli/message.h"
 #include "cli/progress.h"
 #include "cli/rank_work.h"
 #include "cli/report.h"
@@ -33,7 +34,7 @@ int run_attend(const JobOptions& options) {
   team->run({[&] {
                job.emplace(open_job(options, settings, *team));
                if (!team->has_rank_0() || options.quiet) return;
-               for (const std::string& note : job->notes) fmt::print(stderr, "kvring: note: {}\n", note);
+               for (const std::string& note : job->notes) message("kvring: note: {}\n", note);
              },
              [&](Transport& transport) {
                const auto rank = static_cast<std::size_t>(transport.rank());

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -57,14 +58,18 @@ GenerateSpec understand(const GenerateOptions& o) {
 
 int run_generate(const GenerateOptions& options) {
   const GenerateSpec spec = understand(options);
-  {
+  int signal = 0;
+  try {
     const InterruptFlag interrupted;
     Progress progress("generate", !options.quiet && !options.json);
     generate(spec, *options.output, [&](double share) {
-      if (interrupted.signal() != 0)
-        throw InputFile(fmt::format("{}: not written: interrupted", *options.output));
+      signal = interrupted.signal();
+      if (signal != 0) throw InputFile(fmt::format("{}: not written: interrupted", *options.output));
       progress.update(share);
     });
+  } catch (const InputFile&) {
+    if (signal != 0) std::raise(signal);  // nothing is left of the file: end as the signal says
+    throw;
   }
   if (options.json) {
     const nlohmann::ordered_json json = {{"schema_version", kSchemaVersion},
@@ -98,8 +103,8 @@ Command add_generate(CLI::App& program) {
   add("--kind", o->kind, "normal|adversarial",
       "Normal deviates (default), or values that are hard on softmax");
   add("-o,--output", o->output, "F.safetensors", "File to write");
-  app->add_flag("--json", o->json, "Print one JSON object");
-  app->add_flag("--quiet", o->quiet, "No progress and no message");
+  app->add_flag("--json", o->json, "Print one JSON object")->disable_flag_override();
+  app->add_flag("--quiet", o->quiet, "No progress and no message")->disable_flag_override();
   return {app, [o] { return run_generate(*o); }, [o] { return o->json; }};
 }
 

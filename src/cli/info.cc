@@ -97,8 +97,9 @@ int run_info(const InfoOptions& options) {
 Command add_info(CLI::App& program) {
   CLI::App* app = program.add_subcommand("info", kDescription);
   auto options = std::make_shared<InfoOptions>();
-  app->add_flag("--support", options->support, "What each schedule does with each mask, dtype and feature");
-  app->add_flag("--json", options->json, "Print one JSON object");
+  app->add_flag("--support", options->support, "What each schedule does with each mask, dtype and feature")
+      ->disable_flag_override();
+  app->add_flag("--json", options->json, "Print one JSON object")->disable_flag_override();
   return {app, [options] { return run_info(*options); }, [options] { return options->json; }};
 }
 

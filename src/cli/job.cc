@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "problem/support.h"
 
 namespace kvring::cli {
@@ -50,6 +52,24 @@ std::vector<std::int64_t> like_input(std::vector<std::int64_t> shape, const Inpu
   return shape;
 }
 
+// However the two are spelled; also where neither exists yet.
+bool same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
+}
+
+void refuse_overwriting_inputs(const JobOptions& options, const std::vector<OutputPlan>& outputs) {
+  for (const auto* input : {&options.input, &options.q, &options.k, &options.v, &options.sinks}) {
+    for (const OutputPlan& output : outputs) {
+      if (*input && same_file(**input, output.path))
+        throw InvalidArgument(
+            fmt::format("the output {} is an input as well; write to another file", output.path));
+    }
+  }
+}
+
 std::vector<OutputPlan> plan_outputs(const JobOptions& options, const Problem& p, const InputTensor& q) {
   const TensorSpec out = {"out", p.out_dtype, like_input({p.batch, p.q_len, p.q_heads, p.value_dim}, q)};
   const TensorSpec lse = {"lse", DType::kF32, like_input({p.batch, p.q_heads, p.q_len}, q)};
@@ -67,8 +87,9 @@ std::vector<OutputPlan> plan_outputs(const JobOptions& options, const Problem& p
   if (options.lse) {
     if (file_format(*options.lse) != FileFormat::kNpy)
       throw InvalidArgument(fmt::format("--lse is {}; it must end in .npy, as --output does", *options.lse));
-    if (*options.lse == *options.output)
-      throw InvalidArgument(fmt::format("--lse and --output are the same file, {}", *options.lse));
+    if (same_file(*options.lse, *options.output))
+      throw InvalidArgument(
+          fmt::format("--lse {} and --output {} are the same file", *options.lse, *options.output));
     plans.push_back({*options.lse, {lse}});
   }
   return plans;
@@ -104,6 +125,7 @@ Job open_job(const JobOptions& options, const Settings& settings, const Team& te
   require_supported(p, job.layouts, job.ring.schedule);
   if (job.ring.threads == 0) job.ring.threads = team.cores_per_rank();
   job.outputs = plan_outputs(options, p, q);
+  refuse_overwriting_inputs(options, job.outputs);
   return job;
 }
 

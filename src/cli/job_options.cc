@@ -107,7 +107,9 @@ void add_job_flags(CLI::App& app, JobOptions& o) {
   add(app, group, "--sinks", o.sinks, "F.npy", "One f32 logit per query head that joins the denominator");
 
   group = "Attention";
-  app.add_flag("--causal", o.causal, "Query i sees keys up to i + kv length - q length")->group(group);
+  app.add_flag("--causal", o.causal, "Query i sees keys up to i + kv length - q length")
+      ->disable_flag_override()
+      ->group(group);
   add(app, group, "--window", o.window, "L,R", "See L keys to the left and R to the right; -1: unlimited");
   add(app, group, "--softcap", o.softcap, "X", "Logits become X tanh(logit / X)");
   add(app, group, "--softmax-scale", o.softmax_scale, "X", "Factor of the logits (default 1/sqrt(dim))");
@@ -133,8 +135,8 @@ void add_job_flags(CLI::App& app, JobOptions& o) {
   add(app, group, "--timeout", o.timeout, "S", "Give up after S seconds without progress (default 30)");
 
   group = "Messages";
-  app.add_flag("--json", o.json, "Print one JSON object")->group(group);
-  app.add_flag("--quiet", o.quiet, "No progress and no notes")->group(group);
+  app.add_flag("--json", o.json, "Print one JSON object")->disable_flag_override()->group(group);
+  app.add_flag("--quiet", o.quiet, "No progress and no notes")->disable_flag_override()->group(group);
 }
 
 void add_output_flags(CLI::App& app, JobOptions& o) {

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/launch.h"
+#include "cli/message.h"
 #include "cli/suggest.h"
 #include "cli/team.h"
 #include "kvring/error.h"
@@ -35,7 +36,7 @@ int report(const Error& error, bool json) {
   const int code = exit_code(error.code());
   if (!prints_messages()) return code;
   const char* name = error_code_name(error.code());
-  fmt::print(stderr, "kvring: {} [{}]\n", error.what(), name);
+  message("kvring: {} [{}]\n", error.what(), name);
   if (json) {
     const nlohmann::ordered_json object = {{"schema_version", kSchemaVersion},
                                            {"version", version()},
@@ -47,10 +48,10 @@ int report(const Error& error, bool json) {
   return code;
 }
 
-int usage_error(const std::string& message, const CLI::App& app) {
+int usage_error(const std::string& what, const CLI::App& app) {
   if (prints_messages())
-    fmt::print(stderr, "kvring: {} (see {} --help)\n", message,
-               app.get_parent() == nullptr ? app.get_name() : "kvring " + app.get_name());
+    message("kvring: {} (see {} --help)\n", what,
+            app.get_parent() == nullptr ? app.get_name() : "kvring " + app.get_name());
   return kUsage;
 }
 
@@ -69,6 +70,14 @@ int unknown_argument(const CLI::App& app, const std::string& argument) {
         fmt::format("{} has no flag {}{}", app.get_name(), word, did_you_mean(word, flags_of(app))), app);
   return usage_error(fmt::format("{} takes no argument '{}'; values follow flags", app.get_name(), argument),
                      app);
+}
+
+// Before the command, after "--", or a second command.
+int misplaced(const CLI::App& command, const std::string& argument) {
+  return usage_error(
+      fmt::format("'{}' does not belong there; flags and their values follow the command: kvring {} ...",
+                  argument, command.get_name()),
+      command);
 }
 
 int unknown_command(const CLI::App& program, const std::string& argument) {
@@ -94,6 +103,7 @@ int run(int argc, char** argv) {
   CLI::App program(kDescription, "kvring");
   // Leftovers are collected, not refused, so that the message can suggest.
   program.allow_extras();
+  program.require_subcommand(0, 1);
   program.footer(kFooter);
   program.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit these three
   program.set_version_flag("--version", version(), "Print the version");
@@ -111,6 +121,8 @@ int run(int argc, char** argv) {
     if (!command.app->parsed()) continue;
     if (const auto extras = command.app->remaining(); !extras.empty())
       return unknown_argument(*command.app, extras.front());
+    if (const auto extras = program.remaining(); !extras.empty())
+      return misplaced(*command.app, extras.front());
     try {
       return command.run();
     } catch (const Error& error) {
@@ -123,7 +135,7 @@ int run(int argc, char** argv) {
   }
   if (const auto extras = program.remaining(); !extras.empty())
     return unknown_command(program, extras.front());
-  if (prints_messages()) fmt::print(stderr, "{}", program.help());
+  if (prints_messages()) message("{}", program.help());
   return kUsage;
 }
 

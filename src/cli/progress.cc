@@ -5,6 +5,8 @@
 
 #include <cstdio>
 
+#include "cli/message.h"
+
 namespace kvring::cli {
 namespace {
 
@@ -29,7 +31,7 @@ Progress::Progress(std::string label, bool wanted)
       next_(began_ + kInterval) {}
 
 void Progress::finish() {
-  if (drawn_) fmt::print(stderr, "\r\033[K");
+  if (drawn_) message("\r\033[K");
   drawn_ = false;
 }
 
@@ -39,8 +41,8 @@ void Progress::update(double share) {
   next_ = now + kInterval;
   drawn_ = true;
   const double elapsed = std::chrono::duration<double>(now - began_).count();
-  fmt::print(stderr, "\r\033[K{} {:3.0f} %", label_, share * 100);
-  if (share >= kLeastShare) fmt::print(stderr, ", {} left", duration_text(elapsed / share * (1 - share)));
+  message("\r\033[K{} {:3.0f} %", label_, share * 100);
+  if (share >= kLeastShare) message(", {} left", duration_text(elapsed / share * (1 - share)));
   std::fflush(stderr);
 }
 

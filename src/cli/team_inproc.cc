@@ -25,14 +25,20 @@ class InprocTeam final : public Team {
     std::vector<Outcome> outcomes(ends_.size());
     const auto run_rank = [&](std::size_t r) {
       Transport& end = *ends_[r];
-      outcomes[r] = run_guarded(end, [&] { work.run(end); });
+      try {
+        outcomes[r] = run_guarded(end, [&] { work.run(end); });
+      } catch (const std::bad_alloc&) {  // no memory even for the words of the error
+        outcomes[r].failed = true;
+        outcomes[r].code = ErrorCode::kOutOfBudget;
+        end.fail({});
+      }
       work.release(end);
     };
     {
       std::vector<std::jthread> threads;
       try {
         for (std::size_t r = 1; r < ends_.size(); ++r) threads.emplace_back(run_rank, r);
-      } catch (const std::system_error& error) {
+      } catch (const std::exception& error) {  // of the system, or no memory for one more
         // The ranks that did start must not wait for those that never will.
         const std::size_t r = threads.size() + 1;
         outcomes[r] = {true, ErrorCode::kOutOfBudget,

@@ -10,6 +10,7 @@
 
 #include "cli/cores.h"
 #include "cli/exit_code.h"
+#include "cli/message.h"
 #include "cli/team.h"
 #include "cli/temporaries.h"
 #include "kvring/mpi.h"
@@ -128,8 +129,8 @@ class MpiTeam final : public Team {
 
   [[noreturn]] static void abort(const Outcome& mine) {
     const ErrorCode code = mine.failed ? mine.code : ErrorCode::kTimeout;
-    fmt::print(stderr, "kvring: {} [{}]\n", mine.failed ? mine.message : "the other ranks did not end",
-               error_code_name(code));
+    message("kvring: {} [{}]\n", mine.failed ? mine.message : "the other ranks did not end",
+            error_code_name(code));
     TemporaryFiles::remove_all();
     MPI_Abort(MPI_COMM_WORLD, exit_code(code));
     std::_Exit(exit_code(code));  // not reached: MPI_Abort does not return

@@ -9,7 +9,8 @@
 namespace kvring::cli {
 namespace {
 
-constexpr std::array<int, 3> kSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array<int, 8> kSignals = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT,
+                                         SIGPIPE, SIGXCPU, SIGUSR1, SIGUSR2};
 
 std::atomic<const std::vector<std::string>*> current{nullptr};
 std::atomic<int> flag{0};
@@ -19,7 +20,11 @@ void handle(void (*handler)(int)) {
   struct sigaction action {};
   action.sa_handler = handler;
   ::sigemptyset(&action.sa_mask);
-  for (int signal : kSignals) ::sigaction(signal, &action, nullptr);
+  for (int signal : kSignals) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);  // nohup, or started with &
+  }
 }
 
 void remove_and_end(int signal) {

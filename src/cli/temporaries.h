@@ -8,7 +8,8 @@
 
 namespace kvring::cli {
 
-// While one lives, SIGINT, SIGTERM and SIGHUP remove the files before they end the process. One at a time.
+// While one lives, the signals that ask a process to end, unless they are ignored, remove the files before
+// they end it. One at a time.
 class TemporaryFiles {
  public:
   explicit TemporaryFiles(std::vector<std::string> paths);

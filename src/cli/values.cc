@@ -34,8 +34,14 @@ constexpr std::array<Unit, 8> kUnits = {{{"", 1},
                                          {"GB", 1e9}}};
 
 std::string read_list_file(std::string_view flag, const std::string& path) {
+  constexpr std::uintmax_t kLongestList = 64 << 20;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw InputFile(fmt::format("{}: '{}' is not a file that can be read", flag, path));
+  if (std::filesystem::file_size(path, error) > kLongestList)
+    throw InputFile(fmt::format("{}: {} is longer than {} bytes", flag, path, kLongestList));
   std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path))
+  if (!file)
     throw InputFile(
         fmt::format("{}: cannot read {}: {}", flag, path, std::generic_category().message(errno)));
   const std::string text{std::istreambuf_iterator<char>(file), {}};
