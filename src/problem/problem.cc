@@ -94,16 +94,16 @@ void check_numbers(const Problem& p) {
   if (p.softmax_scale && !std::isfinite(*p.softmax_scale))
     throw InvalidArgument(fmt::format("softmax_scale is {}; it must be finite", *p.softmax_scale));
   // Kernels compute with scale * log2(e), scale / softcap and softcap * log2(e) in float32.
-  constexpr double kLargest = 1e30;
+  constexpr double kLargest = 1e30, kSmallest = 1e-30;
   if (p.softmax_scale && std::fabs(*p.softmax_scale) > kLargest)
     throw InvalidArgument(fmt::format("softmax_scale is {}; it must be between -{} and {}", *p.softmax_scale,
                                       kLargest, kLargest));
   if (!std::isfinite(p.softcap) || p.softcap < 0)
     throw InvalidArgument(
         fmt::format("softcap is {}; it must be finite and positive, or 0 for none", p.softcap));
-  if (p.softcap != 0 && (p.softcap < 1 / kLargest || p.softcap > kLargest))
+  if (p.softcap != 0 && (p.softcap < kSmallest || p.softcap > kLargest))
     throw InvalidArgument(fmt::format("softcap is {}; it must be between {} and {}, or 0 for none", p.softcap,
-                                      1 / kLargest, kLargest));
+                                      kSmallest, kLargest));
   for (auto [name, value] : {std::pair("window_left", p.window_left), {"window_right", p.window_right}}) {
     if (value < -1)
       throw InvalidArgument(fmt::format("{} is {}; it must be 0 or more, or -1 for unlimited", name, value));
