@@ -1,4 +1,6 @@
 // layouts x masks x dtypes x ring sizes in process: the reference within its bound, and the bits of one rank.
+#include <cmath>
+
 #include "tests/matrix/matrix.h"
 
 namespace kvring::test {
@@ -90,6 +92,30 @@ TEST(MatrixInproc, HeadDimsByName) {
       options.ranks = 3;
       ASSERT_TRUE(same_bits(run_inproc(p, options, in), one)) << describe(p);
     }
+  }
+}
+
+// The bound is per dim, in terms of that dim's own sum of p |v|: a dim 2^-40 of its neighbour keeps all its
+// digits.
+TEST(MatrixInproc, DimsOfVScaledFarApartEachKeepTheirDigits) {
+  Rng rng(6);
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    Problem p = matrix_problem(rng, MaskKind::kCausal, dtype);
+    p.q_len = p.kv_len = 100;
+    p.value_dim = 19;
+    p.out_dtype = DType::kF32;  // so that rounding the output hides nothing
+    const Inputs in = random_inputs(rng, p);
+    const TensorView v = const_cast<OwnedTensor&>(in.v).view();
+    for (std::int64_t i = 0; i < v.elements(); ++i) {
+      const int exponent = i % p.value_dim % 3 == 0 ? -20 : i % p.value_dim % 3 == 1 ? 20 : 0;
+      store_element(v.data, v.dtype, i, std::ldexp(load_element(v.data, v.dtype, i), exponent));
+    }
+    AttendOptions options;
+    options.ring.threads = 1;
+    const Result one = run_inproc(p, options, in);
+    expect_reference(p, in, one, describe(p));
+    options.ranks = 4;
+    ASSERT_TRUE(same_bits(run_inproc(p, options, in), one)) << describe(p);
   }
 }
 

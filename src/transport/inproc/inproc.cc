@@ -83,15 +83,14 @@ Transport::Request InprocTransport::add(Pending pending) {
 
 // With the world locked.
 Outcome InprocTransport::poll(const Pending& pending) {
-  const bool finished = world_->rank(pending.peer).finished;
-  bool done = false;
   if (pending.send) {
-    done = pending.passed_on || pending.lent.expired();
-  } else {
-    const Channel& channel = world_->rank(rank_).from[pending.peer];
-    done = pending.message || channel.arrived.contains(pending.sequence);
+    if (pending.passed_on) return Outcome::kDone;
+    if (pending.message->abandoned) return Outcome::kNever;
+    return pending.lent.expired() ? Outcome::kDone : Outcome::kPending;
   }
-  return done ? Outcome::kDone : finished ? Outcome::kNever : Outcome::kPending;
+  const Channel& channel = world_->rank(rank_).from[pending.peer];
+  if (pending.message || channel.arrived.contains(pending.sequence)) return Outcome::kDone;
+  return world_->rank(pending.peer).finished ? Outcome::kNever : Outcome::kPending;
 }
 
 // The loan under which this rank reads the payload; null when it is this rank's own memory.
@@ -110,15 +109,21 @@ Transport::Request InprocTransport::post_send(int to, const MessageHeader& heade
   const World::Lock lock = world_->lock();
   message->loan = loan_of(payload);
   const bool passed_on = message->loan != nullptr;
-  if (!passed_on) message->loan = std::make_shared<Loan>(world_->rank(rank_).wake);
+  if (!passed_on) message->loan = std::make_shared<Loan>(rank_, world_->rank(rank_).wake);
+  const std::weak_ptr<Loan> lent = message->loan;
   RankState& receiver = world_->rank(to);
   Channel& channel = receiver.from[rank_];
   message->header.sequence = channel.sent++;
   message->header.bytes = payload.size();
   message->header.checksum = 0;
-  if (!receiver.finished) channel.arrived.emplace(message->header.sequence, message);
+  if (receiver.finished) {
+    message->abandoned = true;
+    message->loan.reset();
+  } else {
+    channel.arrived.emplace(message->header.sequence, message);
+  }
   receiver.wake.notify_all();
-  return add({true, to, message->header.sequence, message, message->loan, passed_on});
+  return add({true, to, message->header.sequence, message, lent, passed_on});
 }
 
 Transport::Request InprocTransport::post_receive(int from, std::span<std::byte> buffer) {

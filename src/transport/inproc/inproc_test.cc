@@ -93,6 +93,23 @@ TEST(Inproc, LentMemoryIsFreeWhenItsLastReaderLetGo) {
   ends[0]->wait_send(send, "block 0");
 }
 
+// A rank that passed a block on may leave before the next one has looked.
+TEST(Inproc, PassedOnMemoryArrivesAfterThePasserLeft) {
+  Ends ends = make_inproc_transports(3, 1.0);
+  const std::vector<std::byte> block = conformance::block_of(0, 0, 100);
+  const auto send = ends[0]->post_send(1, {}, block);
+  const auto first = ends[1]->post_receive(0, {});
+  const auto at_1 = ends[1]->wait_receive(first, "block 0");
+  ends[1]->post_send(2, at_1.header, at_1.payload);
+  ends[1]->release(first);
+  ends[1].reset();
+  EXPECT_FALSE(ends[0]->ready(send));
+  const auto second = ends[2]->post_receive(1, {});
+  EXPECT_EQ(ends[2]->wait_receive(second, "block 0").payload.data(), block.data());
+  ends[2]->release(second);
+  ends[0]->wait_send(send, "block 0");
+}
+
 TEST(Inproc, TimeoutSaysWhoWaitsForWhat) {
   Ends ends = make_inproc_transports(4, 0.3);
   const auto start = steady_clock::now();

@@ -57,10 +57,21 @@ void World::fail(Lock& /*held*/, int rank, const std::string& reason) noexcept {
 void World::finish(Lock& /*held*/, int rank) {
   stop(rank);
   this->rank(rank).finished = true;
-  // What nobody has received yet is withdrawn: its memory may now go.
+  // Nobody reads what was on its way here.
+  for (auto& [sender, channel] : this->rank(rank).from) {
+    for (auto& [sequence, message] : channel.arrived) {
+      message->abandoned = true;
+      message->loan.reset();
+    }
+    channel.arrived.clear();
+  }
+  // What nobody has received yet is withdrawn: its memory may now go. What was only passed on is not this
+  // rank's memory, and still arrives.
   for (RankState& receiver : ranks_) {
     const auto channel = receiver.from.find(rank);
-    if (channel != receiver.from.end()) channel->second.arrived.clear();
+    if (channel == receiver.from.end()) continue;
+    std::erase_if(channel->second.arrived,
+                  [&](const auto& entry) { return entry.second->loan->lender == rank; });
   }
   wake_all();
 }

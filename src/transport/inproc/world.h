@@ -21,11 +21,12 @@ namespace kvring::inproc {
 // Memory that one rank lent to others. Lives as long as a message that nobody has received, or whose receiver
 // still reads it, points there; passing a payload on shares its loan. Changed with the world locked.
 struct Loan {
-  explicit Loan(std::condition_variable& lender) : wake_lender(lender) {}
+  Loan(int by, std::condition_variable& wake) : lender(by), wake_lender(wake) {}
   ~Loan() { wake_lender.notify_all(); }
   Loan(const Loan&) = delete;
   Loan& operator=(const Loan&) = delete;
 
+  int lender;
   std::condition_variable& wake_lender;
 };
 
@@ -34,6 +35,7 @@ struct Message {
   MessageHeader header;
   std::span<const std::byte> payload;
   std::shared_ptr<Loan> loan;  // until the receiver releases it
+  bool abandoned = false;      // the receiver finished without it
 };
 
 // One direction of a pair of ranks.
