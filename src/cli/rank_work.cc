@@ -1,6 +1,8 @@
 #include "cli/rank_work.h"
 
 #include <chrono>
+#include <csignal>
+#include <optional>
 
 #include "cli/digest.h"
 #include "cli/keep_alive.h"
@@ -36,6 +38,10 @@ RankWork::RankWork(const Job& job, Transport& transport) : job_(job), transport_
 
 void RankWork::open_outputs() {
   if (job_.outputs.empty()) return;
+  // Any process may be the last that still can remove them; ranks that share one leave it to rank 0.
+  const bool removes = rank() == 0 || !transport_.passes_pointers();
+  std::optional<InterruptFlag> until_listed;  // a signal now would find the files, and not their names
+  if (removes) until_listed.emplace();
   Json names = Json::array();
   if (rank() == 0) {
     for (const OutputPlan& plan : job_.outputs) {
@@ -45,9 +51,10 @@ void RankWork::open_outputs() {
   }
   const std::vector<std::string> all = transport_.allgather(names.dump(), "the names of the output files");
   const Json created = Json::parse(all[0]);
-  // Any process may be the last that still can remove them; ranks that share one leave it to rank 0.
-  if (rank() == 0 || !transport_.passes_pointers())
+  if (removes) {
     temporaries_ = std::make_unique<TemporaryFiles>(created.get<std::vector<std::string>>());
+    if (until_listed->signal() != 0) std::raise(until_listed->signal());
+  }
   if (rank() == 0) return;
   for (std::size_t i = 0; i < job_.outputs.size(); ++i) {
     const OutputPlan& plan = job_.outputs[i];

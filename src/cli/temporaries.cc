@@ -58,7 +58,9 @@ InterruptFlag::InterruptFlag() {
   handle(note);
 }
 
-InterruptFlag::~InterruptFlag() { handle(SIG_DFL); }
+InterruptFlag::~InterruptFlag() {
+  if (current == nullptr) handle(SIG_DFL);
+}
 
 int InterruptFlag::signal() const noexcept { return flag; }
 

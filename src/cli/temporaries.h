@@ -24,7 +24,8 @@ class TemporaryFiles {
   std::vector<std::string> paths_;
 };
 
-// While one lives, the same signals only set a flag, for work that cleans up after itself.
+// While one lives, the same signals only set a flag, for work that cleans up after itself, or until there are
+// TemporaryFiles, whose handling then stays.
 class InterruptFlag {
  public:
   InterruptFlag();
