@@ -45,9 +45,10 @@ Json support_json() {
 std::string support_text() {
   std::string text = fmt::format("{:<11} {:<10} {:<14} {}\n", "schedule", "mask", "dtypes", "features");
   for (const SupportRow& row : support_table())
-    text += row.dtypes.empty() ? fmt::format("{:<11} {:<10} no: {}\n", row.schedule, row.mask, row.instead)
-                               : fmt::format("{:<11} {:<10} {:<14} {}\n", row.schedule, row.mask,
-                                             fmt::join(row.dtypes, " "), fmt::join(row.features, " "));
+    text += row.dtypes.empty()
+                ? fmt::format("{:<11} {:<10} no: {}\n", row.schedule, row.mask, row.instead)
+                : fmt::format("{:<11} {:<10} {:<14} {}\n", row.schedule, row.mask,
+                              fmt::format("{}", fmt::join(row.dtypes, " ")), fmt::join(row.features, " "));
   return text + "\nMasks, dtypes and features combine freely where each is listed. All else is refused.\n";
 }
 

@@ -1,10 +1,12 @@
 // kvring: the command-line tool. Parses, runs one subcommand, and turns errors into messages and exit codes.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -32,26 +34,31 @@ constexpr const char* kFooter =
 // Under mpirun every process fails alike on a bad command line: one of them says so.
 bool prints_messages() { return detect_launch().rank == 0; }
 
+// A command line that cannot be understood may still say that JSON is wanted.
+bool json_wanted = false;
+
+void print_json(ErrorCode error, const std::string& what, int code) {
+  const nlohmann::ordered_json object = {{"schema_version", kSchemaVersion},
+                                         {"version", version()},
+                                         {"error", error_code_name(error)},
+                                         {"message", what},
+                                         {"exit_code", code}};
+  fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
 int report(const Error& error, bool json) {
   const int code = exit_code(error.code());
   if (!prints_messages()) return code;
-  const char* name = error_code_name(error.code());
-  message("kvring: {} [{}]\n", error.what(), name);
-  if (json) {
-    const nlohmann::ordered_json object = {{"schema_version", kSchemaVersion},
-                                           {"version", version()},
-                                           {"error", name},
-                                           {"message", error.what()},
-                                           {"exit_code", code}};
-    fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-  }
+  message("kvring: {} [{}]\n", error.what(), error_code_name(error.code()));
+  if (json) print_json(error.code(), error.what(), code);
   return code;
 }
 
 int usage_error(const std::string& what, const CLI::App& app) {
-  if (prints_messages())
-    message("kvring: {} (see {} --help)\n", what,
-            app.get_parent() == nullptr ? app.get_name() : "kvring " + app.get_name());
+  if (!prints_messages()) return kUsage;
+  message("kvring: {} (see {} --help)\n", what,
+          app.get_parent() == nullptr ? app.get_name() : "kvring " + app.get_name());
+  if (json_wanted) print_json(ErrorCode::kInvalidArgument, what, kUsage);
   return kUsage;
 }
 
@@ -100,6 +107,8 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 int run(int argc, char** argv) {
+  json_wanted =
+      std::any_of(argv + 1, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
   CLI::App program(kDescription, "kvring");
   // Leftovers are collected, not refused, so that the message can suggest.
   program.allow_extras();

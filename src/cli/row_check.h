@@ -49,8 +49,8 @@ struct ErrorStats {
 
 struct RowCheck {
   std::int64_t rows = 0;
-  // Rows with a value that has no finite bound, because float32 may overflow on the way to it: not checked
-  // there.
+  // Rows with a value that has no finite bound, because float32 or the output dtype may
+  // overflow: not checked there.
   std::int64_t unbounded_rows = 0;
   ErrorStats out;  // relative to sum p |v|, the scale of rounding errors
   ErrorStats lse;  // relative to max(1, |lse|)

@@ -25,7 +25,7 @@ Examples:
   kvring verify --input qkv.safetensors --causal --ranks 8 --rows 500 --seed 7 --json
 
 Each row has a bound of its own, derived from its logits and values (docs/numerics.md). Exit code 5 says that
-a value is past its bound. Needs memory for K and V of one head over the whole sequence, on rank 0.)";
+a value is past its bound, or has none. Needs memory for K and V of one head over the whole sequence, on rank 0.)";
 
 struct VerifyOptions {
   JobOptions job;
@@ -50,8 +50,10 @@ std::string stats_text(const char* name, const ErrorStats& s) {
 std::string verdict(const RowCheck& check) {
   if (check.passed) return "\nverified: all within their bounds\n";
   if (check.out.over_bound > 1 || check.lse.over_bound > 1) return "\nFAILED: past the bound\n";
-  return fmt::format("\nNOT VERIFIED: float32 may overflow in {} of {} rows, for which there is no bound\n",
-                     check.unbounded_rows, check.rows);
+  return fmt::format(
+      "\nNOT VERIFIED: float32 or the output's dtype may overflow in {} of {} rows, for which there is no "
+      "bound\n",
+      check.unbounded_rows, check.rows);
 }
 
 std::string verify_text(const Json& run, const RowCheck& check) {

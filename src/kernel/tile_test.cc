@@ -299,7 +299,6 @@ TEST_P(EveryIsa, HiddenKeysAndValuesChangeNotOneBit) {
   for (float poison : {1e10f, 1e30f, -1e30f, kInf, -kInf, std::nanf("")}) {
     for (int trial = 0; trial < 20; ++trial) {
       Case c = random_case(rng);
-      c.dtype = DType::kF32;
       State clean(c);
       attend_in_order(c, ascending(c), clean);
       const int hidden = static_cast<int>(rng() % c.keys);

@@ -68,7 +68,10 @@ double out_bound(const Problem& p, const ReferenceRow& row, std::int64_t dim) {
   if (e < 1) error = std::min(error, 2 * e / (1 - e) * row.weighted_abs_v[d]);
   error += (errs.t + keys * 0x1p-125) * row.max_abs_v[d] + keys * 0x1p-148;
   error += 4 * kU * (size + error);
-  return error + half_ulp(p.out_dtype, size + error);
+  // However wrong the weights, the result is a mean of values: it cannot round to infinity where they do not.
+  const double mean_of_values =
+      (1 + errs.r) / (1 - errs.r) * (1 + 4 * kU) * row.max_abs_v[d] + keys * 0x1p-148;
+  return error + half_ulp(p.out_dtype, std::min(size + error, mean_of_values));
 }
 
 double lse_bound(const Problem& p, const ReferenceRow& row) {

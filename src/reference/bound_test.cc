@@ -170,6 +170,15 @@ TEST(Bound, AddsTheRoundingOfTheOutput) {
   EXPECT_EQ(out_bound(c.p, c.row, 0), std::numeric_limits<double>::infinity());
 }
 
+// The largest values of the output's dtype stay finite as a mean, however large the error of the weights.
+TEST(Bound, LargestValuesUnderHugeLogitsHaveABound) {
+  Case c = ordinary();
+  c.p.out_dtype = DType::kF16;
+  c.row.max_abs_dot = 1e8;
+  c.row.out = c.row.weighted_abs_v = c.row.max_abs_v = {65504};
+  EXPECT_LT(out_bound(c.p, c.row, 0), 3 * 65504.0);
+}
+
 // Logits of 1e7 are off by more than a whole weight; the output is still a mean of values.
 TEST(Bound, HugeLogitsLeaveAMeanOfValues) {
   Case c = ordinary();

@@ -17,13 +17,14 @@ TEST(RingBits, RandomArrivalOrdersChangeNoBit) {
   constexpr LayoutKind kKinds[] = {LayoutKind::kContiguous, LayoutKind::kZigzag, LayoutKind::kStriped};
   Rng rng(261);
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
-    Problem p = matrix_problem(rng, kMasks[seed % 6], seed % 2 ? DType::kF32 : DType::kBF16);
+    Problem p = matrix_problem(rng, kMasks[seed % 6], static_cast<DType>(rng.between(0, 2)));
     p.q_heads = p.kv_heads = 8;
     const Inputs in = random_inputs(rng, p, Fill::kAdversarial);
-    const int ranks = 2 + static_cast<int>(seed % 4);
+    const int ranks = static_cast<int>(rng.between(2, 5));
     RingOptions options = one_thread(1);
-    options.threads = 1 + static_cast<int>(seed % 2);
-    const Layouts layouts = make_layouts({kKinds[seed / 2 % 3]}, p, ranks);
+    options.threads = static_cast<int>(rng.between(1, 2));
+    const Layouts layouts =
+        make_layouts({kKinds[(seed + seed / 6) % 3]}, p, ranks);  // every mask with every layout
     const Result r = run_ring(odd_transports<Late>(ranks, seed), p, layouts, options, in);
     ASSERT_TRUE(same_bits(r, one_rank(p, in))) << describe(p);
   }
