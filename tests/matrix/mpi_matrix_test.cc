@@ -6,6 +6,7 @@
 #include "kvring/error.h"
 #include "kvring/mpi.h"
 #include "tests/matrix/matrix.h"
+#include "tests/support/mpi_main.h"
 
 namespace kvring::test {
 namespace {
@@ -121,29 +122,7 @@ TEST_F(MpiMatrix, RanksThatDisagreeAllGetAnErrorNamingTheField) {
   EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
 }
 
-// Ranks other than 0 only print what fails.
-class QuietPrinter : public testing::EmptyTestEventListener {
-  void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (result.failed())
-      std::fprintf(stderr, "%s:%d: %s\n", result.file_name(), result.line_number(), result.message());
-  }
-};
-
 }  // namespace
 }  // namespace kvring::test
 
-int main(int argc, char** argv) {
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  testing::InitGoogleTest(&argc, argv);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new kvring::test::QuietPrinter);
-  }
-  const int result = RUN_ALL_TESTS();
-  MPI_Finalize();
-  return result;
-}
+int main(int argc, char** argv) { return kvring::test::run_mpi_tests(argc, argv); }

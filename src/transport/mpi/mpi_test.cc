@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "kvring/error.h"
+#include "tests/support/mpi_main.h"
 #include "transport/conformance.h"
 #include "transport/mpi/block.h"
 #include "transport/mpi/check.h"
@@ -306,29 +307,7 @@ TEST_F(MpiTest, RefusesWhatCannotBe) {
   EXPECT_THROW(end->ready(99), Internal);
 }
 
-// Ranks other than 0 only print what fails.
-class QuietPrinter : public testing::EmptyTestEventListener {
-  void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (result.failed())
-      std::fprintf(stderr, "%s:%d: %s\n", result.file_name(), result.line_number(), result.message());
-  }
-};
-
 }  // namespace
 }  // namespace kvring::mpi
 
-int main(int argc, char** argv) {
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  testing::InitGoogleTest(&argc, argv);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank != 0) {
-    auto& listeners = testing::UnitTest::GetInstance()->listeners();
-    delete listeners.Release(listeners.default_result_printer());
-    listeners.Append(new kvring::mpi::QuietPrinter);
-  }
-  const int result = RUN_ALL_TESTS();
-  MPI_Finalize();
-  return result;
-}
+int main(int argc, char** argv) { return kvring::test::run_mpi_tests(argc, argv); }
