@@ -1,6 +1,5 @@
 // The matrix over MPI: one process per rank, each with its own shards, against the reference and one rank in
 // process.
-#include <cstdio>
 #include <string>
 
 #include "kvring/error.h"

@@ -7,7 +7,6 @@
 #include <mpi.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <string>
 #include <thread>
