@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <limits>
 #include <string>
@@ -133,14 +134,17 @@ void Executor::attend_block(const Lap& lap, const Step& step, const std::byte* b
   const Stopwatch watch(report_->compute_s);
   const BlockMap& map = plan_.blocks[static_cast<std::size_t>(step.block)];
   const std::int64_t count = (lap.kv_end - lap.kv_begin) * items();
-  std::int64_t seen = 0;
+  std::atomic<std::int64_t> finished{0};
   // Late rows see most under a causal mask: longest items first leaves the threads even at the end.
   pool_.run(
-      count, [&](std::int64_t i, int thread) { attend_item(lap, map, block, count - 1 - i, thread); },
+      count,
+      [&](std::int64_t i, int thread) {
+        attend_item(lap, map, block, count - 1 - i, thread);
+        ++finished;
+      },
       [&] {
         transport_.progress();
-        seen = std::min(count, seen + pool_.threads());
-        report_progress(work_done_ + static_cast<double>(seen) / static_cast<double>(count));
+        report_progress(work_done_ + static_cast<double>(finished) / static_cast<double>(count));
       });
   work_done_ += 1;
 }
