@@ -62,8 +62,8 @@ class Ring {
   // they differ), plans the steps and takes the workspace. The transport must outlive the ring. An error of
   // one rank is a TransportError on the others; no block has moved by then, and the transport stays usable.
   Ring(const Problem& problem, const Layouts& layouts, const RingOptions& options, Transport& transport);
-  // Waits until no other rank reads this one's blocks, which is when the others have gone on to their next
-  // attend() or to this: all ranks must end their rings together, or wait for the transport's deadline.
+  // Waits until no other rank reads this one's blocks, which is when the others have attended them in the
+  // attend() calls that this rank has made; at most for the transport's deadline.
   ~Ring();
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;

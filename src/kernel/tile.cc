@@ -5,6 +5,7 @@
 
 #include "kernel/panel.h"
 #include "kernel/repair.h"
+#include "kernel/scalar_math.h"
 #include "kvring/error.h"
 
 // AVX3_DL adds nothing the kernel uses over AVX3, and targets without fused multiply-add are only kept as the
@@ -78,11 +79,9 @@ TileScratch::TileScratch(const TileShape& shape) : memory_(bytes(shape)) {
 }
 
 LogitTransform make_logit_transform(const Problem& problem) {
-  constexpr double kLog2EulerNumber = 1.4426950408889634;
   const double scale = problem.scale();
-  if (problem.softcap == 0) return {static_cast<float>(scale * kLog2EulerNumber), 0.0f};
-  return {static_cast<float>(scale / problem.softcap),
-          static_cast<float>(problem.softcap * kLog2EulerNumber)};
+  if (problem.softcap == 0) return {static_cast<float>(scale * kLog2E), 0.0f};
+  return {static_cast<float>(scale / problem.softcap), static_cast<float>(problem.softcap * kLog2E)};
 }
 
 std::vector<std::string> kernel_isas() {
