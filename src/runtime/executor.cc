@@ -3,13 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <chrono>
-#include <limits>
 #include <string>
 
-#include "kernel/panel.h"
 #include "kvring/error.h"
 #include "runtime/failure.h"
 
@@ -34,14 +30,9 @@ class Stopwatch {
 Executor::Executor(const ExecutionPlan& plan, Transport& transport, int threads)
     : plan_(plan),
       transport_(transport),
-      pool_(threads),
-      panels_(plan.problem, plan.layouts.q.shards[static_cast<std::size_t>(plan.rank)]),
-      shape_(make_tile_shape(plan.problem)),
-      accumulators_(plan.sizes.accumulators) {
+      attention_(plan.problem, plan.layouts.q.shards[static_cast<std::size_t>(plan.rank)], plan.sizes.units,
+                 threads) {
   for (int i = 0; i < plan.sizes.slots; ++i) slots_.push_back({AlignedBuffer(plan.sizes.slot), {}});
-  const std::int64_t queries =
-      kItemPanels * kPanelRows * plan.problem.head_dim * static_cast<std::int64_t>(sizeof(float));
-  for (int t = 0; t < threads; ++t) threads_.push_back({AlignedBuffer(queries), TileScratch(shape_)});
 }
 
 Executor::~Executor() {
@@ -63,7 +54,7 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
   for (const Step& step : plan_.steps) attended += step.attend;
   work_total_ = static_cast<double>(std::ssize(plan_.laps) * attended);
   work_done_ = 0;
-  for (ThreadState& t : threads_) t.full = t.partial = 0;
+  attention_.reset_tiles();
   try {
     for (std::size_t lap = 0; lap < plan_.laps.size(); ++lap) run_lap(static_cast<std::uint32_t>(lap));
   } catch (...) {
@@ -73,12 +64,10 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
   ++call_;
   std::int64_t pieces = 0;
   for (const BlockMap& block : plan_.blocks) pieces += std::ssize(block.pieces());
-  for (const ThreadState& t : threads_) {
-    report.tiles_full += t.full;
-    report.tiles_partial += t.partial;
-  }
+  report.tiles_full = attention_.tiles().full;
+  report.tiles_partial = attention_.tiles().partial;
   const std::int64_t units = plan_.problem.batch * plan_.problem.kv_heads;
-  report.tiles_skipped = units * panels_.panels() * pieces - report.tiles_full - report.tiles_partial;
+  report.tiles_skipped = units * attention_.panels() * pieces - report.tiles_full - report.tiles_partial;
   if (progress) progress(1.0);
 }
 
@@ -88,8 +77,7 @@ void Executor::run_lap(std::uint32_t lap) {
   const int own = static_cast<int>(laps_run_++ % slots_.size());
   Slot& own_slot = slots_[static_cast<std::size_t>(own)];
   free_slot(own_slot);
-  pack_own(heads, own_slot);
-  init_panels(heads);
+  begin_lap(heads, own_slot);
   Held held{own_slot.block.data(),
             plan_.blocks[static_cast<std::size_t>(plan_.rank)].bytes(heads.kv_end - heads.kv_begin),
             {},
@@ -106,101 +94,29 @@ void Executor::run_lap(std::uint32_t lap) {
       arriving = transport_.post_receive(step.receive_from, buffer);
     }
     if (step.send_to >= 0) send(step, lap, held);
-    if (step.attend) attend_block(heads, step, held.data);
+    if (step.attend) attend_block(step, held.data);
     let_go(held);
     if (arriving) held = receive(step, lap, *arriving, held);
   }
-  finish_rows(heads);
+  const Stopwatch watch(report_->compute_s);
+  attention_.finish(*tensors_);
 }
 
-void Executor::pack_own(const Lap& lap, Slot& slot) {
+void Executor::begin_lap(const Lap& lap, Slot& slot) {
   const Stopwatch watch(report_->compute_s);
   const BlockMap& map = plan_.blocks[static_cast<std::size_t>(plan_.rank)];
-  const std::int64_t pieces = std::ssize(map.pieces());
-  pool_.run((lap.kv_end - lap.kv_begin) * pieces, [&](std::int64_t i, int) {
-    pack_piece(map, {tensors_->k, tensors_->v}, lap, i / pieces, i % pieces, slot.block.data());
-  });
+  attention_.pack(lap, map, {tensors_->k, tensors_->v}, slot.block.data());
+  attention_.begin(lap);
 }
 
-void Executor::init_panels(const Lap& lap) {
+void Executor::attend_block(const Step& step, const std::byte* block) {
   const Stopwatch watch(report_->compute_s);
-  pool_.run((lap.kv_end - lap.kv_begin) * panels_.panels(), [&](std::int64_t i, int) {
-    panel_init(panel_state(i / panels_.panels(), i % panels_.panels()), shape_.value_dim,
-               shape_.accumulation);
-  });
-}
-
-void Executor::attend_block(const Lap& lap, const Step& step, const std::byte* block) {
-  const Stopwatch watch(report_->compute_s);
-  const BlockMap& map = plan_.blocks[static_cast<std::size_t>(step.block)];
-  const std::int64_t count = (lap.kv_end - lap.kv_begin) * items();
-  std::atomic<std::int64_t> finished{0};
-  // Late rows see most under a causal mask: longest items first leaves the threads even at the end.
-  pool_.run(
-      count,
-      [&](std::int64_t i, int thread) {
-        attend_item(lap, map, block, count - 1 - i, thread);
-        ++finished;
-      },
-      [&] {
-        transport_.progress();
-        report_progress(work_done_ + static_cast<double>(finished) / static_cast<double>(count));
-      });
+  attention_.attend(tensors_->q, plan_.blocks[static_cast<std::size_t>(step.block)], block,
+                    [this](double share) {
+                      transport_.progress();
+                      report_progress(work_done_ + share);
+                    });
   work_done_ += 1;
-}
-
-// A few panels of one KV unit against all pieces of a block.
-void Executor::attend_item(const Lap& lap, const BlockMap& map, const std::byte* block, std::int64_t item,
-                           int thread) {
-  ThreadState& state = threads_[static_cast<std::size_t>(thread)];
-  const std::int64_t unit = item / items();
-  const std::int64_t first = item % items() * kItemPanels;
-  const int count = static_cast<int>(std::min<std::int64_t>(kItemPanels, panels_.panels() - first));
-  const std::int64_t queries = shape_.head_dim * kPanelRows;
-  auto* q = reinterpret_cast<float*>(state.queries.data());
-  std::array<std::optional<PanelView>, kItemPanels> views;
-  for (int p = 0; p < count; ++p) {
-    views[static_cast<std::size_t>(p)].emplace(panels_, first + p);
-    std::int64_t offsets[kPanelRows];
-    const int rows = panels_.panel_rows(first + p);
-    for (int i = 0; i < rows; ++i) {
-      const QueryPanels::Row row = panels_.row(lap.kv_begin + unit, first + p, i);
-      offsets[i] = tensors_->q.offset(panels_.batch(lap.kv_begin + unit), row.token, row.head);
-    }
-    pack_queries(tensors_->q, offsets, rows, q + p * queries);
-  }
-  for (std::int64_t piece = 0; piece < std::ssize(map.pieces()); ++piece) {
-    RowKeys keys[kItemPanels];
-    PanelJob jobs[kItemPanels];
-    std::size_t seen = 0;
-    for (int p = 0; p < count; ++p) {
-      const auto sight = views[static_cast<std::size_t>(p)]->look(
-          map.shard(), map.pieces()[static_cast<std::size_t>(piece)], keys[p]);
-      if (sight == PanelView::Sight::kEmpty) continue;
-      const bool full = sight == PanelView::Sight::kFull;
-      (full ? state.full : state.partial) += 1;
-      jobs[seen++] = {q + p * queries, full ? nullptr : &keys[p], panel_state(unit, first + p)};
-    }
-    if (seen > 0) attend_tile(shape_, map.tile(block, unit, piece), {jobs, seen}, state.tile);
-  }
-}
-
-void Executor::finish_rows(const Lap& lap) {
-  const Stopwatch watch(report_->compute_s);
-  pool_.run((lap.kv_end - lap.kv_begin) * panels_.panels(), [&](std::int64_t i, int) {
-    const std::int64_t unit = lap.kv_begin + i / panels_.panels();
-    const std::int64_t panel = i % panels_.panels();
-    const std::byte* state = panel_state(i / panels_.panels(), panel);
-    const std::int64_t b = panels_.batch(unit);
-    for (int r = 0; r < panels_.panel_rows(panel); ++r) {
-      const QueryPanels::Row row = panels_.row(unit, panel, r);
-      const float sink =
-          tensors_->sinks ? tensors_->sinks[row.head] : -std::numeric_limits<float>::infinity();
-      const RowOut out{tensors_->out.data, tensors_->out.dtype, tensors_->out.offset(b, row.token, row.head)};
-      const float lse = panel_finish_row(state, shape_.value_dim, shape_.accumulation, r, sink, out);
-      if (tensors_->lse.data) tensors_->lse.data[tensors_->lse.offset(b, row.head, row.token)] = lse;
-    }
-  });
 }
 
 void Executor::send(const Step& step, std::uint32_t lap, Held& held) {
@@ -272,13 +188,6 @@ void Executor::abandon(const std::string& reason) noexcept {
     slot.sends.clear();
   }
 }
-
-std::byte* Executor::panel_state(std::int64_t unit, std::int64_t panel) noexcept {
-  return accumulators_.data() +
-         (unit * panels_.panels() + panel) * panel_bytes(shape_.value_dim, shape_.accumulation);
-}
-
-std::int64_t Executor::items() const noexcept { return (panels_.panels() + kItemPanels - 1) / kItemPanels; }
 
 std::string Executor::label(const char* what, int owner, std::uint32_t lap, int step) const {
   return fmt::format("{} {} (lap {}, step {} of {})", what, owner, lap, step, plan_.steps.size());

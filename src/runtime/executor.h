@@ -9,10 +9,9 @@
 
 #include "kvring/ring.h"
 #include "kvring/transport.h"
+#include "runtime/block_attention.h"
 #include "runtime/memory.h"
-#include "runtime/query_panels.h"
 #include "runtime/rank_tensors.h"
-#include "runtime/thread_pool.h"
 #include "schedule/step.h"
 #include "tensor/buffer.h"
 
@@ -58,12 +57,8 @@ class Executor {
   };
 
   void run_lap(std::uint32_t lap);
-  void pack_own(const Lap& lap, Slot& slot);
-  void init_panels(const Lap& lap);
-  void attend_block(const Lap& lap, const Step& step, const std::byte* block);
-  void attend_item(const Lap& lap, const BlockMap& map, const std::byte* block, std::int64_t item,
-                   int thread);
-  void finish_rows(const Lap& lap);
+  void begin_lap(const Lap& lap, Slot& slot);
+  void attend_block(const Step& step, const std::byte* block);
 
   Held receive(const Step& step, std::uint32_t lap, Transport::Request request, const Held& held);
   void send(const Step& step, std::uint32_t lap, Held& held);
@@ -71,25 +66,13 @@ class Executor {
   void free_slot(Slot& slot);
   void abandon(const std::string& reason) noexcept;
 
-  std::byte* panel_state(std::int64_t unit, std::int64_t panel) noexcept;
-  std::int64_t items() const noexcept;  // of one KV unit
   std::string label(const char* what, int owner, std::uint32_t lap, int step) const;
   void report_progress(double done);
 
-  struct ThreadState {
-    AlignedBuffer queries;
-    TileScratch tile;
-    std::int64_t full = 0, partial = 0;  // tiles attended
-  };
-
   const ExecutionPlan& plan_;
   Transport& transport_;
-  ThreadPool pool_;
-  QueryPanels panels_;
-  TileShape shape_;
+  BlockAttention attention_;
   std::vector<Slot> slots_;
-  AlignedBuffer accumulators_;
-  std::vector<ThreadState> threads_;
 
   // Of the call that runs.
   const RankTensors* tensors_ = nullptr;

@@ -4,9 +4,8 @@
 
 #include <algorithm>
 
-#include "kernel/panel.h"
 #include "kvring/error.h"
-#include "runtime/query_panels.h"
+#include "runtime/block_attention.h"
 
 namespace kvring {
 namespace {
@@ -62,21 +61,15 @@ std::int64_t ledger_total(const Ledger& ledger) {
   return sum;
 }
 
-TileShape make_tile_shape(const Problem& p) {
-  const std::int64_t longest = std::min(p.tile, std::max<std::int64_t>(p.kv_len, 1));
-  return {p.head_dim, p.value_dim, longest, p.kv_dtype, p.accumulation, make_logit_transform(p)};
-}
-
 WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads_per_lap) {
   WorkspaceSizes sizes;
   sizes.slots = c.layouts.q.shards.size() == 1 ? 1 : 2;
   const std::int64_t own = c.blocks[static_cast<std::size_t>(rank)].bytes(1);
   sizes.slot = heads_per_lap * (c.passes_pointers || sizes.slots == 1 ? own : largest_block(c));
-  const QueryPanels panels(c.problem, shard_of(c.layouts.q, rank));
+  sizes.units = heads_per_lap;
   sizes.accumulators =
-      heads_per_lap * panels.panels() * panel_bytes(c.problem.value_dim, c.problem.accumulation);
-  const TileShape shape = make_tile_shape(c.problem);
-  sizes.scratch = TileScratch::bytes(shape) + kItemPanels * kPanelRows * c.problem.head_dim * 4;
+      BlockAttention::accumulator_bytes(c.problem, shard_of(c.layouts.q, rank), heads_per_lap, c.threads);
+  sizes.scratch = BlockAttention::scratch_bytes(c.problem);
   return sizes;
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "kernel/tile.h"
 #include "kvring/problem.h"
 #include "kvring/ring.h"
 #include "runtime/block.h"
@@ -16,12 +15,6 @@ namespace kvring {
 
 using Ledger = std::vector<std::pair<std::string, std::int64_t>>;
 std::int64_t ledger_total(const Ledger& ledger);
-
-// Panels of 48 query rows that share a read of each tile: 192 rows keep a tile of K and V in the second-level
-// cache for 4 uses while the panels' accumulators fit beside it.
-inline constexpr int kItemPanels = 4;
-
-TileShape make_tile_shape(const Problem& problem);
 
 // Everything that decides sizes.
 struct MemoryCase {
@@ -33,9 +26,10 @@ struct MemoryCase {
 };
 
 struct WorkspaceSizes {
+  std::int64_t units = 0;         // KV units per lap
   std::int64_t slot = 0;          // one packed block
   int slots = 0;                  // 2, or 1 for a ring of one
-  std::int64_t accumulators = 0;  // states of all panels of one lap
+  std::int64_t accumulators = 0;  // states of all panels of one lap, see WorkCut
   std::int64_t scratch = 0;       // of one thread, queries and tile
   std::int64_t total(int threads) const noexcept { return slots * slot + accumulators + threads * scratch; }
 };

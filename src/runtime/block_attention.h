@@ -1,0 +1,91 @@
+// What a rank computes: the query rows of one lap against packed blocks, on a pool of threads. It knows no
+// schedule and no transport; the executor feeds it the blocks as they arrive.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "kernel/tile.h"
+#include "kvring/problem.h"
+#include "runtime/block.h"
+#include "runtime/query_panels.h"
+#include "runtime/rank_tensors.h"
+#include "runtime/thread_pool.h"
+#include "schedule/step.h"
+#include "tensor/buffer.h"
+
+namespace kvring {
+
+// How the work of one lap is cut into jobs for the threads.
+struct WorkCut {
+  std::int64_t panels = 0;  // of 48 query rows, of one KV unit
+  std::int64_t items = 0;   // of up to kItemPanels panels, of one KV unit
+  // Jobs over the keys of a block for one item. More than 1 where items alone are too few for the threads:
+  // decode. Each has accumulators of its own, merged at the end: exact, so the bits are the same.
+  std::int64_t parts = 1;
+};
+WorkCut cut_work(const Problem& problem, const Shard& queries, std::int64_t units, int threads);
+
+// Panels of 48 query rows that share a read of each tile: 192 rows keep a tile of K and V in the second-level
+// cache for 4 uses while the panels' accumulators fit beside it.
+inline constexpr int kItemPanels = 4;
+
+TileShape make_tile_shape(const Problem& problem);
+
+class BlockAttention {
+ public:
+  // Takes the memory for laps of at most `units` KV units; nothing is allocated later. Problem and shard must
+  // outlive it.
+  BlockAttention(const Problem& problem, const Shard& queries, std::int64_t units, int threads);
+
+  static std::int64_t accumulator_bytes(const Problem& problem, const Shard& queries, std::int64_t units,
+                                        int threads);
+  static std::int64_t scratch_bytes(const Problem& problem);  // of one thread: queries and tile
+
+  // Packs this rank's k and v into `block`.
+  void pack(const Lap& lap, const BlockMap& map, const PackSource& source, std::byte* block);
+  // Empties the accumulators.
+  void begin(const Lap& lap);
+  // Adds the attention of the queries over one block. `between` is called on the calling thread from time to
+  // time with the finished share of this block.
+  void attend(const ConstTensorView& q, const BlockMap& map, const std::byte* block,
+              const std::function<void(double)>& between = {});
+  // Writes the finished rows.
+  void finish(const RankTensors& tensors);
+
+  // (panel, tile) pairs since the last reset.
+  struct Tiles {
+    std::int64_t full = 0, partial = 0;
+  };
+  Tiles tiles() const noexcept;
+  void reset_tiles() noexcept;
+  std::int64_t panels() const noexcept { return cut_.panels; }  // of one KV unit
+
+ private:
+  struct ThreadState {
+    AlignedBuffer queries;
+    TileScratch tile;
+    Tiles tiles;
+  };
+  // A part of one item's work on a block.
+  struct Job {
+    std::int64_t unit, first_panel, part;
+  };
+
+  void attend_job(const ConstTensorView& q, const BlockMap& map, const std::byte* block, const Job& job,
+                  ThreadState& thread);
+  void finish_panel(const RankTensors& tensors, std::int64_t unit, std::int64_t panel);
+  std::byte* state(std::int64_t part, std::int64_t unit, std::int64_t panel) noexcept;
+
+  QueryPanels panels_;
+  TileShape shape_;
+  std::int64_t units_;
+  WorkCut cut_;
+  ThreadPool pool_;
+  AlignedBuffer accumulators_;
+  std::vector<ThreadState> threads_;
+  Lap lap_;
+};
+
+}  // namespace kvring
