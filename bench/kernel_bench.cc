@@ -42,12 +42,12 @@ class Workload {
  public:
   explicit Workload(const Case& c)
       : case_(c),
-        shape_{c.dim, c.dim, kTile, c.dtype, c.accumulation, {0.125f, 0.0f}},
+        shape_{c.dim, c.dim, kTile, c.dtype, products_of(c.dtype, c.dtype), c.accumulation, {0.125f, 0.0f}},
         scratch_(shape_),
         tile_bytes_(kTile * c.dim * static_cast<std::int64_t>(dtype_bytes(c.dtype))),
         k_(c.keys / kTile * tile_bytes_),
         v_(c.keys / kTile * tile_bytes_),
-        q_(kPanels * kPanelRows * c.dim * 4),
+        q_(kPanels * query_bytes(shape_.products, c.dim)),
         states_(kPanels * panel_bytes(c.dim, c.accumulation)) {
     std::mt19937 rng(1);
     std::normal_distribution<float> normal;
@@ -55,14 +55,19 @@ class Workload {
     const ConstTensorView view = dense_view<const void>(rows.data(), c.dtype, {1, kTile, 1, c.dim});
     for (std::int64_t t = 0; t < c.keys / kTile; ++t) {
       for (std::int64_t i = 0; i < kTile * c.dim; ++i) store_element(rows.data(), c.dtype, i, normal(rng));
-      pack_keys({&view, 0, 0, 0, kTile}, k_.data() + t * tile_bytes_);
-      pack_values({&view, 0, 0, 0, kTile}, v_.data() + t * tile_bytes_);
+      pack_keys(shape_.products, {&view, 0, 0, 0, kTile}, k_.data() + t * tile_bytes_);
+      pack_values(shape_.products, {&view, 0, 0, 0, kTile}, v_.data() + t * tile_bytes_);
     }
-    auto* q = reinterpret_cast<float*>(q_.data());
-    for (std::int64_t i = 0; i < kPanels * kPanelRows * c.dim; ++i) q[i] = normal(rng);
-    for (int p = 0; p < kPanels; ++p) {
-      jobs_[p] = {q + p * kPanelRows * c.dim, nullptr,
-                  states_.data() + p * panel_bytes(c.dim, c.accumulation)};
+    const std::int64_t panel = query_bytes(shape_.products, c.dim);
+    std::array<std::int64_t, kPanelRows> offsets;
+    for (int i = 0; i < kPanelRows; ++i) offsets[static_cast<std::size_t>(i)] = i * c.dim;
+    for (std::size_t p = 0; p < kPanels; ++p) {
+      for (std::int64_t i = 0; i < kPanelRows * c.dim; ++i)
+        store_element(rows.data(), c.dtype, i, normal(rng));
+      jobs_[p] = {pack_queries(shape_.products, view, offsets.data(), kPanelRows,
+                               q_.data() + static_cast<std::int64_t>(p) * panel),
+                  nullptr,
+                  states_.data() + static_cast<std::int64_t>(p) * panel_bytes(c.dim, c.accumulation)};
     }
   }
 

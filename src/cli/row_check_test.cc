@@ -93,7 +93,8 @@ class CheckRows : public testing::Test {
     p.kv_heads = 2;
     p.head_dim = 8;
     p.value_dim = 6;
-    job_.reset(new Job{file.tensor("q"), file.tensor("k"), file.tensor("v"), {}, p, {}, {}, {}, {}});
+    job_ = std::make_unique<Job>(
+        Job{file.tensor("q"), file.tensor("k"), file.tensor("v"), {}, p, {}, {}, {}, {}});
     attend_all();
   }
   ~CheckRows() override { std::filesystem::remove(path_); }

@@ -17,6 +17,9 @@ inline constexpr double kBinRatio = 0x1p-32;  // unit of the bin below
 inline constexpr std::uint64_t kExponentBits = 0x7ff0000000000000u;
 inline constexpr std::uint64_t kHalfBit = 0x0008000000000000u;  // turns 2^e into 1.5 * 2^e
 
+// Weights below this power of two are 0 in the bfloat16 products, see exp2_or_zero.
+inline constexpr float kLowestBf16Weight = -55.5f;
+
 // The lowest bin, -6: its unit is 2^-224, the one below 2^-256. A finished row divides by a denominator of
 // at least 2^-33, so what is dropped is below 2^-223, far under the smallest float32 (2^-149).
 inline constexpr double kLowestExponentPart = 0x1p-172;  // 2^52 units of bin -6

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernel/blocks.h"
 #include "kernel/pack.h"
 #include "kernel/row_finish.h"
 
@@ -16,10 +17,29 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 // smaller.
 constexpr int kOverflowShift = 16;
 
+// The sum of a(t) * b(t) over begin <= t < end as the products take it, rounding by rounding.
+template <class A, class B>
+float product_sum(Products products, std::int64_t begin, std::int64_t end, const A& a, const B& b) {
+  float sum = 0;
+  if (products == Products::kFloat32) {
+    for (std::int64_t t = begin; t < end; ++t) sum = std::fma(a(t), b(t), sum);
+    return sum;
+  }
+  for (std::int64_t block = begin / kBlockWidth * kBlockWidth; block < end; block += kBlockWidth) {
+    float part[2] = {0, 0};
+    for (std::int64_t t = std::max(begin, block); t < std::min(end, block + kBlockWidth); ++t) {
+      float& chain = part[(t - block) % 2];
+      chain = std::fma(a(t), b(t), chain);
+    }
+    sum += part[0] + part[1];
+  }
+  return sum;
+}
+
 // One row of a panel in a tile.
 struct Row {
   const TileShape& shape;
-  const UnpackedTile& tile;
+  const PackedFloats& tile;
   const float* q;       // of the panel
   const float* scores;  // weights of the panel
   int lane;
@@ -28,20 +48,28 @@ struct Row {
   float weight(std::int64_t key) const { return scores[key * kPanelRows + lane]; }
 
   float value(std::int64_t key, std::int64_t dim) const {
-    const std::int64_t group = dim / kGroup * kGroup;
-    const std::int64_t width = std::min<std::int64_t>(kGroup, shape.value_dim - group);
-    return tile.v[group * tile.keys + key * width + (dim - group)];
+    if (shape.products == Products::kBF16)
+      return BlockMatrix<const float>{tile.v, shape.value_dim, tile.keys}.at(dim, key);
+    return in_groups(tile.v, dim, shape.value_dim, key, tile.keys);
+  }
+  float key(std::int64_t key, std::int64_t dim) const {
+    if (shape.products == Products::kBF16)
+      return BlockMatrix<const float>{tile.k, tile.keys, shape.head_dim}.at(key, dim);
+    return in_groups(tile.k, key, tile.keys, dim, shape.head_dim);
+  }
+  // Element (i of rows, t of terms) of [rows / 8][terms][8].
+  static float in_groups(const float* data, std::int64_t i, std::int64_t rows, std::int64_t t,
+                         std::int64_t terms) {
+    const std::int64_t group = i / kGroup * kGroup;
+    return data[group * terms + t * std::min<std::int64_t>(kGroup, rows - group) + (i - group)];
   }
 
   // A weight that is zero because the logit is -inf, not because it is too small for float32.
-  bool weightless(std::int64_t key) const {
+  bool weightless(std::int64_t at) const {
     if (shape.logits.cap != 0) return false;
-    const std::int64_t group = key / kGroup * kGroup;
-    const std::int64_t width = std::min<std::int64_t>(kGroup, tile.keys - group);
-    const float* k = tile.k + group * shape.head_dim + (key - group);
-    float dot = 0;
-    for (std::int64_t d = 0; d < shape.head_dim; ++d)
-      dot = std::fma(k[d * width], q[d * kPanelRows + lane], dot);
+    const float dot = product_sum(
+        shape.products, 0, shape.head_dim, [&](std::int64_t d) { return key(at, d); },
+        [&](std::int64_t d) { return q[d * kPanelRows + lane]; });
     return dot * shape.logits.scale == -kInfinity;
   }
 };
@@ -57,12 +85,13 @@ float special_sum(const Row& row, std::int64_t dim) {
 }
 
 float finite_sum(const Row& row, std::int64_t dim, float weight_scale) {
-  float sum = 0;
-  for (std::int64_t key = row.begin; key < row.end; ++key) {
-    const float v = row.value(key, dim);
-    if (std::isfinite(v)) sum = std::fma(v, row.weight(key) * weight_scale, sum);
-  }
-  return sum;
+  return product_sum(
+      row.shape.products, row.begin, row.end,
+      [&](std::int64_t key) {
+        const float v = row.value(key, dim);
+        return std::isfinite(v) ? v : 0.0f;
+      },
+      [&](std::int64_t key) { return row.weight(key) * weight_scale; });
 }
 
 void repair_row(const Row& row, TileScratch& scratch) {
@@ -88,7 +117,7 @@ float* references(std::byte* state) { return reinterpret_cast<float*>(state); }
 
 }  // namespace
 
-KeyRange panel_hull(const RowKeys& rows, std::int64_t keys) {
+KeyRange panel_hull(const RowKeys& rows, std::int64_t keys, std::int64_t step) {
   std::int64_t begin = keys, end = 0;
   for (int i = 0; i < kPanelRows; ++i) {
     if (rows.begin[i] >= rows.end[i]) continue;
@@ -96,13 +125,13 @@ KeyRange panel_hull(const RowKeys& rows, std::int64_t keys) {
     end = std::max<std::int64_t>(end, rows.end[i]);
   }
   if (begin >= end) return {0, 0};
-  return {begin / kGroup * kGroup, std::min((end + kGroup - 1) / kGroup * kGroup, keys)};
+  return {begin / step * step, std::min(round_up(end, step), keys)};
 }
 
-void repair_partial(const TileShape& shape, const UnpackedTile& tile, const PanelJob& panel,
+void repair_partial(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
                     TileScratch& scratch) {
   std::fill_n(scratch.shift, kPanelRows, 0);
-  for (int lane = 0; lane < kPanelRows; ++lane) {
+  for (int lane = 0; lane < panel.rows; ++lane) {
     bool finite = true;
     for (std::int64_t dim = 0; dim < shape.value_dim; ++dim) {
       finite &= std::isfinite(scratch.partial[dim * kPanelRows + lane]);

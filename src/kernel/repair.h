@@ -9,24 +9,30 @@
 
 namespace kvring {
 
-// The hull of the keys that the rows see, widened to whole groups of 8; empty (begin == end) when no row sees
-// any.
 struct KeyRange {
   std::int64_t begin, end;
 };
-KeyRange panel_hull(const RowKeys& rows, std::int64_t keys);
+// The hull of the keys that the rows see, widened to whole groups of `step` keys; empty (begin == end) when
+// no row sees any.
+KeyRange panel_hull(const RowKeys& rows, std::int64_t keys, std::int64_t step);
 
-struct UnpackedTile {
+// A tile in the packing of its products, and a panel's queries, all in float32.
+struct PackedFloats {
   const float* k;
   const float* v;
   std::int64_t keys;
+};
+struct FloatPanel {
+  const float* q;  // [head_dim][48]
+  int rows;
+  const RowKeys* keys;
 };
 
 // Recomputes the rows of scratch.partial that hold an infinity or NaN, from the keys each row sees alone: a
 // hidden value must not matter, a visible infinity or NaN must come out as plain attention has it, and a
 // finite sum beyond float32 is taken with weights scaled by 2^-16 (scratch.shift = 16). scratch.scores holds
 // weights.
-void repair_partial(const TileShape& shape, const UnpackedTile& tile, const PanelJob& panel,
+void repair_partial(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
                     TileScratch& scratch);
 
 // Raises the panel's row references to the tile's, and gives the factor that brings the tile's partial to

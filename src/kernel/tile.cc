@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernel/amx.h"
+#include "kernel/blocks.h"
 #include "kernel/panel.h"
 #include "kernel/repair.h"
 #include "kernel/scalar_math.h"
@@ -31,20 +33,24 @@ void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const
 namespace {
 
 struct ScratchSizes {
-  std::int64_t k, v, scores, partial;
+  std::int64_t k, v, q, scores, weights, partial;
   explicit ScratchSizes(const TileShape& s) {
     const bool widened = s.kv_dtype != DType::kF32;
     k = widened ? round_up(s.max_keys * s.head_dim, 16) : 0;
     v = widened ? round_up(s.max_keys * s.value_dim, 16) : 0;
+    const bool blocks = s.products == Products::kBF16;
+    q = blocks ? s.head_dim * kPanelRows : 0;
     scores = s.max_keys * kPanelRows;
+    weights = blocks ? round_up(s.max_keys, kBlockWidth) * kPanelRows / 2 : 0;
     partial = (s.value_dim + 1) * kPanelRows;
   }
-  std::int64_t floats() const { return k + v + scores + partial + 2 * kPanelRows; }
+  std::int64_t floats() const { return k + v + q + scores + weights + partial + 3 * kPanelRows; }
 };
 
 struct Target {
   decltype(hwy::SupportedTargets()) bit;
   std::string name;
+  bool matrix_unit = false;
 };
 
 // Compiled in and supported here, best first: Highway gives better targets lower bits.
@@ -53,7 +59,11 @@ std::vector<Target> usable_targets() {
   const auto usable = hwy::SupportedTargets() & HWY_TARGETS;
   for (int i = 0; i < 63; ++i) {
     const auto bit = static_cast<decltype(hwy::SupportedTargets())>(1) << i;
-    if (usable & bit) targets.push_back({bit, hwy::TargetName(bit)});
+    if (!(usable & bit)) continue;
+#if HWY_ARCH_X86
+    if (bit == HWY_AVX3 && amx_supported()) targets.push_back({bit, "AMX", true});
+#endif
+    targets.push_back({bit, hwy::TargetName(bit)});
   }
   return targets;
 }
@@ -72,9 +82,12 @@ TileScratch::TileScratch(const TileShape& shape) : memory_(bytes(shape)) {
   };
   k = take(sizes.k);
   v = take(sizes.v);
+  q = take(sizes.q);
   scores = take(sizes.scores);
+  weights = reinterpret_cast<std::uint16_t*>(take(sizes.weights));
   partial = take(sizes.partial);
   tile_max = take(kPanelRows);
+  factor = take(kPanelRows);
   shift = reinterpret_cast<std::int32_t*>(take(kPanelRows));
 }
 
@@ -93,10 +106,12 @@ std::vector<std::string> kernel_isas() {
 void force_kernel_isa(const std::string& name) {
   hwy::SetSupportedTargetsForTest(0);
   hwy::GetChosenTarget().DeInit();
+  amx_switch(true);
   if (name.empty()) return;
   for (const Target& target : usable_targets()) {
     if (target.name != name) continue;
     hwy::SetSupportedTargetsForTest(target.bit);
+    amx_switch(target.matrix_unit);
     hwy::GetChosenTarget().DeInit();
     return;
   }

@@ -17,10 +17,6 @@
 
 namespace kvring {
 
-// Query rows side by side in the lanes: 3 vectors of AVX-512, 6 of AVX2, 12 of NEON. A register tile of 8 x 3
-// vectors fills 24 accumulators of 32 (4 x 3 of 16 on AVX2), enough to cover two FMA ports x 4 cycles.
-inline constexpr int kPanelRows = 48;
-
 // Keys of the tile that each row of a panel sees: begin <= key < end.
 struct RowKeys {
   std::int32_t begin[kPanelRows];
@@ -35,7 +31,7 @@ struct LogitTransform {
 LogitTransform make_logit_transform(const Problem& problem);
 
 struct PanelJob {
-  const float* q = nullptr;       // [head_dim][48], aligned
+  PackedQueries q;
   const RowKeys* keys = nullptr;  // null: every row sees every key of the tile
   std::byte* state = nullptr;     // accumulator of the panel, see panel.h
 };
@@ -45,6 +41,7 @@ struct TileShape {
   std::int64_t value_dim = 0;
   std::int64_t max_keys = 0;
   DType kv_dtype = DType::kF32;
+  Products products = Products::kFloat32;
   Accumulation accumulation = Accumulation::kReproducible;
   LogitTransform logits;
 };
@@ -55,12 +52,15 @@ class TileScratch {
   explicit TileScratch(const TileShape& shape);
   static std::int64_t bytes(const TileShape& shape);
 
-  float* k;             // [max_keys * head_dim], unpacked 16-bit keys; null for f32
-  float* v;             // [max_keys * value_dim]
-  float* scores;        // [max_keys][48]: logits, then weights
-  float* partial;       // [value_dim + 1][48]: weighted values, then the sum of weights
-  float* tile_max;      // [48]: m of each row; -inf: the row sees no key of this tile
-  std::int32_t* shift;  // [48]: weights are relative to 2^(m + shift)
+  float* k;                // [max_keys * head_dim], widened 16-bit keys; none for f32
+  float* v;                // [max_keys * value_dim]
+  float* q;                // [head_dim][48], widened queries of the matrix unit; none but for bf16 products
+  float* scores;           // [max_keys][48]: logits, then weights
+  std::uint16_t* weights;  // [max_keys / 32][3][16][16][2], of the matrix unit; none but for bf16 products
+  float* partial;          // [value_dim + 1][48]: weighted values, then the sum of weights
+  float* tile_max;         // [48]: m of each row; -inf: the row sees no key of this tile
+  float* factor;           // [48]: weights are relative to 2^(m + shift) / factor
+  std::int32_t* shift;     // [48]
 
  private:
   AlignedBuffer memory_;
@@ -71,7 +71,8 @@ class TileScratch {
 void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const PanelJob> panels,
                  TileScratch& scratch);
 
-// Names of the instruction sets compiled in and runnable here, best first; the best is the one used.
+// Names of the instruction sets compiled in and runnable here, best first; the best is the one used. AMX is
+// AVX3 with the products of bfloat16 in the matrix unit.
 std::vector<std::string> kernel_isas();
 // Restricts the kernels to one of kernel_isas() (empty: back to the best). For tests; not thread-safe.
 void force_kernel_isa(const std::string& name);

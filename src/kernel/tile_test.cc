@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cfenv>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -32,6 +34,7 @@ struct Case {
   DType dtype = DType::kF32;
   Accumulation accumulation = Accumulation::kReproducible;
   float softcap = 0;
+  bool wide_queries = false;
   std::vector<float> q, k, v;  // [rows][head_dim], [keys][...]
   std::vector<int> begin, end;
 
@@ -41,8 +44,11 @@ struct Case {
     Problem p;
     p.head_dim = head_dim;
     p.softcap = softcap;
-    return {head_dim, value_dim, tile, dtype, accumulation, make_logit_transform(p)};
+    return {head_dim, value_dim, tile, dtype, products(), accumulation, make_logit_transform(p)};
   }
+  Products products() const { return products_of(q_dtype(), dtype); }
+  // The rows of q are exact in it; with float32 queries bfloat16 keys take the float32 products.
+  DType q_dtype() const { return wide_queries ? DType::kF32 : dtype; }
 };
 
 float rounded(float x, DType dtype) {
@@ -54,13 +60,15 @@ float rounded(float x, DType dtype) {
 
 Case random_case(std::mt19937_64& rng) {
   Case c;
-  c.head_dim = 1 + static_cast<int>(rng() % 20);
-  c.value_dim = 1 + static_cast<int>(rng() % 20);
-  c.keys = 1 + static_cast<int>(rng() % 70);
-  c.tile = 1 + static_cast<int>(rng() % 33);
+  const bool large = rng() % 4 == 0;  // several blocks of 32
+  c.head_dim = 1 + static_cast<int>(rng() % (large ? 80 : 20));
+  c.value_dim = 1 + static_cast<int>(rng() % (large ? 80 : 20));
+  c.keys = 1 + static_cast<int>(rng() % (large ? 200 : 70));
+  c.tile = 1 + static_cast<int>(rng() % (large ? 120 : 33));
   c.rows = 1 + static_cast<int>(rng() % kPanelRows);
   c.dtype = static_cast<DType>(rng() % 3);
   c.softcap = rng() % 4 == 0 ? 3.0f : 0.0f;
+  c.wide_queries = rng() % 4 == 0;
   const float scale = rng() % 2 ? 1.0f : 4.0f;
   std::normal_distribution<float> normal;
   const auto fill = [&](std::vector<float>& to, int count, float by) {
@@ -103,10 +111,10 @@ Tiles pack(const Case& c) {
   for (int first = 0; first < c.keys; first += c.tile) {
     const std::int64_t keys = std::min(c.tile, c.keys - first);
     PackedTile tile{next, nullptr, keys};
-    pack_keys({&kv, 0, 0, first, keys}, next);
+    pack_keys(c.products(), {&kv, 0, 0, first, keys}, next);
     next += round_up(keys * c.head_dim * static_cast<std::int64_t>(dtype_bytes(c.dtype)), 64);
     tile.v = next;
-    pack_values({&vv, 0, 0, first, keys}, next);
+    pack_values(c.products(), {&vv, 0, 0, first, keys}, next);
     next += round_up(keys * c.value_dim * static_cast<std::int64_t>(dtype_bytes(c.dtype)), 64);
     t.tiles.push_back(tile);
     t.first.push_back(first);
@@ -134,14 +142,16 @@ void attend_in_order(const Case& c, const std::vector<std::size_t>& order, State
   const Tiles t = pack(c);
   const TileShape shape = c.shape();
   TileScratch scratch(shape);
-  AlignedBuffer q(c.head_dim * kPanelRows * 4);
+  AlignedBuffer q(query_bytes(shape.products, c.head_dim));
   std::vector<std::int64_t> offsets;
   for (int i = 0; i < c.rows; ++i) offsets.push_back(i * c.head_dim);
-  const ConstTensorView qv = dense_view<const void>(c.q.data(), DType::kF32, {1, kPanelRows, 1, c.head_dim});
-  pack_queries(qv, offsets.data(), c.rows, reinterpret_cast<float*>(q.data()));
+  const auto stored = storage(c.q, c.q_dtype());
+  const ConstTensorView qv =
+      dense_view<const void>(stored.data(), c.q_dtype(), {1, kPanelRows, 1, c.head_dim});
+  const PackedQueries packed = pack_queries(shape.products, qv, offsets.data(), c.rows, q.data());
   for (std::size_t i : order) {
     const RowKeys rows = row_keys(c, t.first[i], static_cast<int>(t.tiles[i].keys));
-    const PanelJob job{reinterpret_cast<const float*>(q.data()), &rows, state.bytes.data()};
+    const PanelJob job{packed, &rows, state.bytes.data()};
     attend_tile(shape, t.tiles[i], {&job, 1}, scratch);
   }
 }
@@ -195,37 +205,61 @@ float model_tanh(float x) {
   return std::fma(s * x2, x, x);
 }
 
-// What the contract says of one row: every tile a sequential chain, tiles summed by RowAccumulator.
+// The sum of a(t) * b(t) as the contract has it.
+template <class A, class B>
+float model_product(Products products, int begin, int end, const A& a, const B& b) {
+  float sum = 0;
+  if (products == Products::kFloat32) {
+    for (int t = begin; t < end; ++t) sum = std::fma(a(t), b(t), sum);
+    return sum;
+  }
+  std::map<int, std::array<float, 2>> blocks;
+  for (int t = begin; t < end; ++t) {
+    float& chain = blocks[t / 32][static_cast<std::size_t>(t % 2)];
+    chain = std::fma(a(t), b(t), chain);
+  }
+  for (const auto& [block, chains] : blocks) sum += chains[0] + chains[1];
+  return sum;
+}
+
+// What the contract says of one row: every tile a function of its own, tiles summed by RowAccumulator.
 RowAccumulator model_row(const Case& c, int row) {
   RowAccumulator sum(c.value_dim);
   const TileShape shape = c.shape();
+  const bool bf16 = shape.products == Products::kBF16;
   for (int first = 0; first < c.keys; first += c.tile) {
     const int begin = std::max(c.begin[row], first), end = std::min({c.end[row], first + c.tile, c.keys});
     if (begin >= end) continue;
     std::vector<float> s;
     float top = -kInf;
     for (int j = begin; j < end; ++j) {
-      float dot = 0;
-      for (int d = 0; d < c.head_dim; ++d) {
-        dot = std::fma(c.k[static_cast<std::size_t>(j * c.head_dim + d)],
-                       c.q[static_cast<std::size_t>(row * c.head_dim + d)], dot);
-      }
+      const float dot = model_product(
+          shape.products, 0, c.head_dim,
+          [&](int d) { return c.k[static_cast<std::size_t>(j * c.head_dim + d)]; },
+          [&](int d) { return c.q[static_cast<std::size_t>(row * c.head_dim + d)]; });
       const float x = dot * shape.logits.scale;
       s.push_back(c.softcap != 0 ? model_tanh(x) * shape.logits.cap : x);
       top = std::max(top, s.back());
     }
     const float m = std::ceil(top);
+    const float factor = model_exp2(top - m);
     float l = 0;
-    std::vector<float> x(static_cast<std::size_t>(c.value_dim));
-    for (int j = begin; j < end; ++j) {
-      const float p = model_exp2(s[static_cast<std::size_t>(j - begin)] - m);
+    std::vector<float> weights;
+    for (float logit : s) {
+      const float t = logit - top;
+      const float p = bf16 && t < -55.5f ? 0.0f : model_exp2(t);
       l += p;
-      for (int d = 0; d < c.value_dim; ++d) {
-        float& to = x[static_cast<std::size_t>(d)];
-        to = std::fma(c.v[static_cast<std::size_t>(j * c.value_dim + d)], p, to);
-      }
+      weights.push_back(bf16 ? rounded(p, DType::kBF16) : p);
     }
-    sum.add_tile(m, 0, l, x);
+    std::vector<float> x;
+    for (int d = 0; d < c.value_dim; ++d) {
+      const float sum_of_values = model_product(
+          shape.products, begin - first, end - first,
+          [&](int t) { return c.v[static_cast<std::size_t>((first + t) * c.value_dim + d)]; },
+          [&](int t) { return weights[static_cast<std::size_t>(first + t - begin)]; });
+      x.push_back(sum_of_values * factor);
+    }
+    sum.add_tile(m, 0, l * factor, x);
   }
   return sum;
 }
@@ -257,6 +291,25 @@ TEST_P(EveryIsa, RawStateIsTheContractsToTheBit) {
   std::mt19937_64 rng(11);
   for (int trial = 0; trial < 150; ++trial) {
     const Case c = random_case(rng);
+    State state(c);
+    attend_in_order(c, ascending(c), state);
+    for (int row = 0; row < c.rows; ++row) {
+      ASSERT_TRUE(lane_equals(c, state, row, model_row(c, row))) << "trial " << trial << " row " << row;
+    }
+  }
+}
+
+// a unit that takes subnormal numbers for 0 among those that do not
+TEST_P(EveryIsa, ProductsBelowFloat32sNormalRangeKeepTheirBits) {
+  std::mt19937_64 rng(18);
+  for (int trial = 0; trial < 40; ++trial) {
+    Case c = random_case(rng);
+    c.dtype = DType::kBF16;
+    c.wide_queries = false;
+    c.softcap = 0;
+    for (float& x : c.q) x = rounded(x * 0x1p-70f, c.dtype);
+    for (float& x : c.k) x = rounded(x * (trial % 2 ? 0x1p-65f : 0x1p40f), c.dtype);
+    for (float& x : c.v) x = rounded(x * (rng() % 2 ? 0x1p-125f : 0x1p-130f), c.dtype);
     State state(c);
     attend_in_order(c, ascending(c), state);
     for (int row = 0; row < c.rows; ++row) {

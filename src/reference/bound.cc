@@ -5,11 +5,14 @@
 #include <limits>
 #include <numbers>
 
+#include "problem/products.h"
+
 namespace kvring {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kU = 0x1p-24;
+constexpr double kUBf16 = 0x1p-8;
 constexpr double kMaxFloat = std::numeric_limits<float>::max();
 
 // The error of a logit, natural units.
@@ -30,15 +33,22 @@ struct Errors {
   double delta;  // of a logit, absolute
   double t;      // between tiles
   double r;      // of a sum, without the logits
+  double r_v;    // of a sum of weighted values, without the logits
+  double lost;   // weights this small beside the largest of their tile are 0
 };
 
 Errors errors(const Problem& p, const ReferenceRow& row) {
   const double chain = static_cast<double>(std::min(p.tile, p.kv_len)) * kU;
   const double gamma = chain / (1 - chain);
   // A row sees keys of one document, whose grid has at most so many tiles.
-  const double tiles = static_cast<double>(p.kv_len / p.tile + 1);
+  const std::int64_t most_tiles = p.kv_len / p.tile + 1;
+  const auto tiles = static_cast<double>(most_tiles);
   const double t = tiles * (p.accumulation == Accumulation::kOnline ? 2 * kU : 0x1p-30);
-  return {logit_error(p, row), t, (1 + 16 * kU + 0x1p-22) * (1 + gamma) * (1 + t) - 1};
+  const bool bf16 = products_of(p.q_dtype, p.kv_dtype) == Products::kBF16;
+  const double lost = bf16 ? 0x1p-55 : 0x1p-126;
+  const double exponentials = std::pow(1 + 16 * kU + 0x1p-22, 2) * (1 + kU);
+  const double r = exponentials * (1 + gamma) * (1 + t) - 1 + 2 * static_cast<double>(p.kv_len) * lost;
+  return {logit_error(p, row), t, r, bf16 ? (1 + r) * (1 + kUBf16) - 1 : r, lost};
 }
 
 // Half a unit in the last place at x >= 0; infinite where x rounds to infinity.
@@ -64,13 +74,14 @@ double out_bound(const Problem& p, const ReferenceRow& row, std::int64_t dim) {
   const double size = std::fabs(row.out[d]);
   const double keys = static_cast<double>(p.kv_len);
   const double e = std::exp(errs.delta) * (1 + errs.r) - 1;
-  double error = 2 / (1 - errs.r) * row.max_abs_v[d];
-  if (e < 1) error = std::min(error, 2 * e / (1 - e) * row.weighted_abs_v[d]);
-  error += (errs.t + keys * 0x1p-125) * row.max_abs_v[d] + keys * 0x1p-148;
+  const double e_v = std::exp(errs.delta) * (1 + errs.r_v) - 1;
+  const double largest_mean = (1 + errs.r_v) / (1 - errs.r) * row.max_abs_v[d];
+  double error = largest_mean + row.max_abs_v[d];
+  if (e < 1) error = std::min(error, (e_v + e) / (1 - e) * row.weighted_abs_v[d]);
+  error += (errs.t + 2 * keys * errs.lost) * row.max_abs_v[d] + keys * 0x1p-148;
   error += 4 * kU * (size + error);
   // However wrong the weights, the result is a mean of values: it cannot round to infinity where they do not.
-  const double mean_of_values =
-      (1 + errs.r) / (1 - errs.r) * (1 + 4 * kU) * row.max_abs_v[d] + keys * 0x1p-148;
+  const double mean_of_values = (1 + 4 * kU) * largest_mean + keys * 0x1p-148;
   return error + half_ulp(p.out_dtype, std::min(size + error, mean_of_values));
 }
 

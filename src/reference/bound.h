@@ -12,20 +12,24 @@
 // the roundings around it. Where numbers underflow each operation may also lose 2^-150 in absolute terms.
 //
 // Weight. p = exp(logit - m) by a polynomial of relative error 2^-22 in at most 16 roundings, scaled by an
-// exact power of two: off by a factor of exp(+-delta) and by (16 u + 2^-22) p.
+// exact power of two; in two such steps, to the largest of its tile and from there to a whole number: off by
+// a factor of exp(+-delta) and by a = (1 + 16 u + 2^-22)^2 (1 + u) - 1 of p.
 //
 // Sums. Within a tile, numerator and denominator are chains of at most n = min(tile, kv_len) terms:
 //     gamma = n u / (1 - n u).
 // Between T tiles the reproducible sum drops less than 2^-30 of the largest tile per tile; the online sum
 // rounds twice per tile. So numerator N = sum p v and denominator D = sum p are off by
-//     r = (1 + 16 u + 2^-22) (1 + gamma) (1 + t) - 1    from arithmetic, t = T 2^-30 or 2 T u,
-//     e = exp(delta) (1 + r) - 1                        with the logits,
-// of sum p|v| and of D (and of t times the largest |v|, which tells how large the largest tile can be).
+//     r = (1 + a) (1 + gamma) (1 + t) - 1    from arithmetic, t = T 2^-30 or 2 T u,
+//     e = exp(delta) (1 + r) - 1             with the logits,
+// of sum p|v| and of D (and of t times the largest |v|, which tells how large the largest tile can be). With
+// the bfloat16 products the weights of N are rounded to 8 digits: r_v = (1 + r) (1 + 2^-8) - 1 and e_v of r_v
+// take the place of r and e there; sums in blocks round no term more often than a chain does.
 //
-// Quotient. |N^/D^ - N/D| <= (e sum p|v| / D + e |N/D|) / (1 - e) <= 2 e / (1 - e) weighted_abs_v; and since
-// both are means of the same values, <= 2 max|v| / (1 - r) however wrong the weights are: the smaller holds.
-// Then 4 u |out| for the division and what follows, and half a unit in the last place of out_dtype. Weights
-// below 2^-126 of the largest may vanish: kv_len 2^-125 max|v|; and 2^-148 per term where v is tiny.
+// Quotient. |N^/D^ - N/D| <= (e_v sum p|v| / D + e |N/D|) / (1 - e) <= (e_v + e) / (1 - e) weighted_abs_v;
+// and since both are means of the same values, up to the rounding of weights, <= ((1 + r_v) / (1 - r) + 1)
+// max|v| however wrong the logits are: the smaller holds. Then 4 u |out| for the division and what follows,
+// and half a unit in the last place of out_dtype. Weights below `lost` of the largest of their tile vanish
+// (2^-126; 2^-55 with the bfloat16 products): kv_len 2 lost max|v|; and 2^-148 per term where v is tiny.
 //
 // LSE = m + ln(l): l is off by exp(+-delta) and r, and log2, the sum and the change of base by 4 u each.
 #pragma once

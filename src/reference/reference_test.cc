@@ -206,7 +206,7 @@ TEST(Reference, ReadsTheHeadItBelongsTo) {
   for (std::int64_t b = 0, i = 0; b < 2; ++b)
     for (std::int64_t s = 0; s < 3; ++s)
       for (std::int64_t h = 0; h < 6; ++h, ++i) {
-        const ReferenceRow row = rows[static_cast<std::size_t>(i)];
+        const ReferenceRow& row = rows[static_cast<std::size_t>(i)];
         const ReferenceRow alone =
             reference_row(one, cut(in.q.view(), b, s, h), cut(in.k.view(), b, 0, h / 3),
                           cut(in.v.view(), b, 0, h / 3), in.sinks.data() + h, 0, 0, 0);

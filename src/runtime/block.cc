@@ -7,6 +7,7 @@ namespace kvring {
 BlockMap::BlockMap(const Problem& problem, const Shard& shard, std::vector<Piece> pieces)
     : shard_(&shard), pieces_(std::move(pieces)) {
   const auto element = static_cast<std::int64_t>(dtype_bytes(problem.kv_dtype));
+  products_ = products_of(problem.q_dtype, problem.kv_dtype);
   key_bytes_ = problem.head_dim * element;
   row_bytes_ = (problem.head_dim + problem.value_dim) * element;
   unit_bytes_ = shard.tokens() * row_bytes_;
@@ -34,8 +35,8 @@ void pack_piece(const BlockMap& map, const PackSource& source, const Lap& lap, s
   const std::int64_t heads = source.k.shape[2];
   const std::int64_t b = (lap.kv_begin + unit) / heads;
   const std::int64_t h = (lap.kv_begin + unit) % heads;
-  pack_keys({&source.k, b, h, p.first_row, p.keys}, block + (tile.k - block));
-  pack_values({&source.v, b, h, p.first_row, p.keys}, block + (tile.v - block));
+  pack_keys(map.products(), {&source.k, b, h, p.first_row, p.keys}, block + (tile.k - block));
+  pack_values(map.products(), {&source.v, b, h, p.first_row, p.keys}, block + (tile.v - block));
 }
 
 }  // namespace kvring

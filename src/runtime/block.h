@@ -18,6 +18,7 @@ class BlockMap {
  public:
   BlockMap(const Problem& problem, const Shard& shard, std::vector<Piece> pieces);
 
+  Products products() const noexcept { return products_; }
   const Shard& shard() const noexcept { return *shard_; }
   const std::vector<Piece>& pieces() const noexcept { return pieces_; }
   // Bytes of a block with that many KV units.
@@ -27,6 +28,7 @@ class BlockMap {
  private:
   const Shard* shard_;
   std::vector<Piece> pieces_;
+  Products products_;
   std::int64_t unit_bytes_, key_bytes_, row_bytes_;  // of one unit; of a key row; of a key and its value
 };
 

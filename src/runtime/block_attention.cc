@@ -12,7 +12,13 @@ namespace kvring {
 
 TileShape make_tile_shape(const Problem& p) {
   const std::int64_t longest = std::min(p.tile, std::max<std::int64_t>(p.kv_len, 1));
-  return {p.head_dim, p.value_dim, longest, p.kv_dtype, p.accumulation, make_logit_transform(p)};
+  return {p.head_dim,
+          p.value_dim,
+          longest,
+          p.kv_dtype,
+          products_of(p.q_dtype, p.kv_dtype),
+          p.accumulation,
+          make_logit_transform(p)};
 }
 
 WorkCut cut_work(const Problem& problem, const Shard& queries, std::int64_t units, int threads) {
@@ -43,8 +49,8 @@ std::int64_t BlockAttention::accumulator_bytes(const Problem& problem, const Sha
 }
 
 std::int64_t BlockAttention::scratch_bytes(const Problem& problem) {
-  return TileScratch::bytes(make_tile_shape(problem)) +
-         kItemPanels * kPanelRows * problem.head_dim * static_cast<std::int64_t>(sizeof(float));
+  const TileShape shape = make_tile_shape(problem);
+  return TileScratch::bytes(shape) + kItemPanels * query_bytes(shape.products, shape.head_dim);
 }
 
 void BlockAttention::pack(const Lap& lap, const BlockMap& map, const PackSource& source, std::byte* block) {
@@ -84,8 +90,8 @@ void BlockAttention::attend_job(const ConstTensorView& q_tensor, const BlockMap&
                                 const Job& job, ThreadState& thread) {
   const int count = static_cast<int>(std::min<std::int64_t>(kItemPanels, cut_.panels - job.first_panel));
   const std::int64_t unit = lap_.kv_begin + job.unit;
-  const std::int64_t queries = shape_.head_dim * kPanelRows;
-  auto* q = reinterpret_cast<float*>(thread.queries.data());
+  const std::int64_t panel_bytes = query_bytes(shape_.products, shape_.head_dim);
+  PackedQueries q[kItemPanels];
   std::array<std::optional<PanelView>, kItemPanels> views;
   for (int p = 0; p < count; ++p) {
     const std::int64_t panel = job.first_panel + p;
@@ -96,7 +102,7 @@ void BlockAttention::attend_job(const ConstTensorView& q_tensor, const BlockMap&
       const QueryPanels::Row row = panels_.row(unit, panel, i);
       offsets[i] = q_tensor.offset(panels_.batch(unit), row.token, row.head);
     }
-    pack_queries(q_tensor, offsets, rows, q + p * queries);
+    q[p] = pack_queries(shape_.products, q_tensor, offsets, rows, thread.queries.data() + p * panel_bytes);
   }
   const std::int64_t pieces = std::ssize(map.pieces());
   const std::int64_t end = (job.part + 1) * pieces / cut_.parts;
@@ -110,8 +116,7 @@ void BlockAttention::attend_job(const ConstTensorView& q_tensor, const BlockMap&
       if (sight == PanelView::Sight::kEmpty) continue;
       const bool full = sight == PanelView::Sight::kFull;
       (full ? thread.tiles.full : thread.tiles.partial) += 1;
-      jobs[seen++] = {q + p * queries, full ? nullptr : &keys[p],
-                      state(job.part, job.unit, job.first_panel + p)};
+      jobs[seen++] = {q[p], full ? nullptr : &keys[p], state(job.part, job.unit, job.first_panel + p)};
     }
     if (seen > 0) attend_tile(shape_, map.tile(block, job.unit, piece), {jobs, seen}, thread.tile);
   }

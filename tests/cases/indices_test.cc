@@ -132,7 +132,8 @@ TEST(Faults, BlockOffsetsOfTwoToThe40TokensWrap) {
   const std::int64_t row = (p.head_dim + p.value_dim) * 4;
   EXPECT_EQ(map.bytes(2), 2 * kTokens * row);
   // Offsets from a base that nobody reads.
-  const auto* base = reinterpret_cast<const std::byte*>(std::uintptr_t{4096});
+  const auto* base =
+      reinterpret_cast<const std::byte*>(std::uintptr_t{4096});  // NOLINT(performance-no-int-to-ptr)
   const PackedTile tile = map.tile(base, 1, 0);
   EXPECT_EQ(tile.k - base, kTokens * row + (kTokens - 512) * row);
   EXPECT_EQ(tile.v - base, kTokens * row + (kTokens - 512) * row + 512 * p.head_dim * 4);

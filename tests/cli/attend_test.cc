@@ -6,10 +6,8 @@
 namespace kvring::cli {
 namespace {
 
-using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 class Attend : public KvringTest {
  protected:

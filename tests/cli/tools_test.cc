@@ -6,9 +6,7 @@
 namespace kvring::cli {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 class Tools : public KvringTest {};
 

@@ -59,10 +59,10 @@ void Control::send(Outgoing& slot, int to, std::shared_ptr<const std::string> by
 }
 
 void Control::send_heartbeat() {
-  static const std::shared_ptr<const std::string> bytes = encode({});
+  static const std::shared_ptr<const std::string> kBytes = encode({});
   for (int to = 0; to < size_; ++to) {
     Outgoing& slot = heartbeats_[static_cast<std::size_t>(to)];
-    if (to != rank_ && retire(slot.request)) send(slot, to, bytes);
+    if (to != rank_ && retire(slot.request)) send(slot, to, kBytes);
   }
 }
 

@@ -1,0 +1,125 @@
+// Vectors of query rows, and the functions of one element, per target.
+#if defined(KVRING_KERNEL_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KVRING_KERNEL_VECTOR_INL_H_
+#undef KVRING_KERNEL_VECTOR_INL_H_
+#else
+#define KVRING_KERNEL_VECTOR_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <type_traits>
+
+#include "kernel/bins.h"
+#include "kernel/tile.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kvring {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using F32 = hn::CappedTag<float, 16>;
+using F64 = hn::CappedTag<double, 8>;
+using VF = hn::Vec<F32>;
+using VD = hn::Vec<F64>;
+
+HWY_INLINE VF fused(VF a, VF b, VF c) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE2 || \
+    HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4
+  // No fused instruction on this target: libm's exact one, lane by lane.
+  const F32 f32;
+  alignas(64) float x[16], y[16], z[16];
+  hn::Store(a, f32, x);
+  hn::Store(b, f32, y);
+  hn::Store(c, f32, z);
+  for (std::size_t i = 0; i < hn::Lanes(f32); ++i) z[i] = std::fma(x[i], y[i], z[i]);
+  return hn::Load(f32, z);
+#else
+  return hn::MulAdd(a, b, c);
+#endif
+}
+
+// The larger of t and floor; NaN in t stays NaN.
+HWY_INLINE VF at_least(VF t, VF floor) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return hn::Max(floor, t);  // x86 returns the second operand where one is NaN: a comparison saved
+#else
+  return hn::IfThenElse(hn::Lt(t, floor), floor, t);
+#endif
+}
+
+// 2^t for -127 <= t <= 0 or NaN, which stays NaN; 0 below -126.5. Relative error 2^-22.
+HWY_INLINE VF exp2_in_range(VF t) {
+  const F32 f32;
+  // Adding 1.5 * 2^23 + 127 rounds t to an integer n and leaves n + 127 in the low bits.
+  const VF magic = hn::Set(f32, 12583039.0f);
+  const VF shifted = hn::Add(t, magic);
+  const VF f = hn::Sub(t, hn::Sub(shifted, magic));
+  // Coefficients: tools/exp2_coefficients.py.
+  VF p = hn::Set(f32, 0x1.5bba16p-10f);
+  p = fused(p, f, hn::Set(f32, 0x1.3cea88p-7f));
+  p = fused(p, f, hn::Set(f32, 0x1.c6b752p-5f));
+  p = fused(p, f, hn::Set(f32, 0x1.ebf9bcp-3f));
+  p = fused(p, f, hn::Set(f32, 0x1.62e42ap-1f));
+  p = fused(p, f, hn::Set(f32, 1.0f));
+  const hn::RebindToSigned<F32> i32;
+  return hn::Mul(p, hn::BitCast(f32, hn::ShiftLeft<23>(hn::BitCast(i32, shifted))));
+}
+
+HWY_INLINE VF exp2_nonpositive(VF t) { return exp2_in_range(at_least(t, hn::Set(F32(), -127.0f))); }
+
+// The weight of a logit, for the bfloat16 products: 0 below 2^-55.5, so that no product of a weight is
+// subnormal where values are not tiny.
+HWY_INLINE VF exp2_or_zero(VF t) {
+  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(F32(), kLowestBf16Weight)), exp2_in_range(t));
+}
+
+// To the nearest bfloat16, ties to even, for p >= 0 (NaN stays NaN or becomes another number; the row's sum
+// of weights has it).
+HWY_INLINE VF rounded_to_bf16(VF p) {
+  const F32 f32;
+  const hn::RebindToUnsigned<F32> u32;
+  const auto bits = hn::BitCast(u32, p);
+  const auto tie = hn::And(hn::ShiftRight<16>(bits), hn::Set(u32, 1u));
+  const auto rounded = hn::Add(bits, hn::Add(tie, hn::Set(u32, 0x7fffu)));
+  return hn::BitCast(f32, hn::And(rounded, hn::Set(u32, 0xffff0000u)));
+}
+
+// tanh: its Taylor series near 0, where 1 - e^-2|x| would cancel; relative error 2^-21.
+HWY_INLINE VF tanh_f32(VF x) {
+  const F32 f32;
+  const VF a = hn::Abs(x);
+  const VF e = exp2_nonpositive(hn::Mul(a, hn::Set(f32, -2.8853900817779268f)));
+  const VF one = hn::Set(f32, 1.0f);
+  const VF large = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
+  const VF x2 = hn::Mul(x, x);
+  VF series = hn::Set(f32, 21844.0f / 6081075.0f);
+  series = fused(series, x2, hn::Set(f32, -1382.0f / 155925.0f));
+  series = fused(series, x2, hn::Set(f32, 62.0f / 2835.0f));
+  series = fused(series, x2, hn::Set(f32, -17.0f / 315.0f));
+  series = fused(series, x2, hn::Set(f32, 2.0f / 15.0f));
+  series = fused(series, x2, hn::Set(f32, -1.0f / 3.0f));
+  const VF small = fused(hn::Mul(series, x2), x, x);
+  return hn::IfThenElse(hn::Lt(a, hn::Set(f32, 0.4f)), small, large);
+}
+
+// Calls f(vectors, lane) for the lanes of `rows` query rows: three vectors at a time, then what is left.
+template <class F>
+HWY_INLINE void for_lanes(int rows, const F& f) {
+  const int lanes = static_cast<int>(hn::Lanes(F32()));
+  int lane = 0;
+  for (; lane + 2 * lanes < rows; lane += 3 * lanes) f(std::integral_constant<int, 3>(), lane);
+  if (lane + lanes < rows) {
+    f(std::integral_constant<int, 2>(), lane);
+  } else if (lane < rows) {
+    f(std::integral_constant<int, 1>(), lane);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kvring
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard
