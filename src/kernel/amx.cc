@@ -69,14 +69,26 @@ constexpr std::int64_t kVectorBlock = kBlockWidth * 16;          // elements of 
 constexpr std::int64_t kColumnBlock = kBlockWidth * kPanelRows;  // and for all
 constexpr std::int64_t kStrideC = kPanelRows * 4;
 
-// One row of blocks of `a` against kVectors vectors.
-template <int kVectors>
+// One row of blocks of `a` against kVectors vectors, from zero or added to c.
+template <bool kAdd, int kVectors>
 KVRING_AMX_TARGET void multiply_row(const BlockMatrix<const std::uint16_t>& a, std::int64_t row,
                                     KeyRange columns, const std::uint16_t* b, float* c) {
-  _tile_zero(0);
-  if (kVectors > 1) _tile_zero(1);
-  if (kVectors > 2) _tile_zero(2);
   const bool low = a.height(row) < kBlockHeight;
+  float* to = c + row * kPanelRows;
+  alignas(64) float full[kBlockHeight * kPanelRows];
+  if (low) {
+    if (kAdd) std::copy_n(to, a.height(row) * kPanelRows, full);
+    to = full;
+  }
+  if (kAdd) {
+    _tile_loadd(0, to, kStrideC);
+    if (kVectors > 1) _tile_loadd(1, to + 16, kStrideC);
+    if (kVectors > 2) _tile_loadd(2, to + 32, kStrideC);
+  } else {
+    _tile_zero(0);
+    if (kVectors > 1) _tile_zero(1);
+    if (kVectors > 2) _tile_zero(2);
+  }
   for (std::int64_t column = columns.begin; column < columns.end; column += kBlockWidth) {
     const std::uint16_t* block = a.block(row, column);
     alignas(64) std::uint16_t padded[kBlockHeight * kBlockWidth];
@@ -97,26 +109,21 @@ KVRING_AMX_TARGET void multiply_row(const BlockMatrix<const std::uint16_t>& a, s
       _tile_dpbf16ps(2, 3, 6);
     }
   }
-  if (low) {
-    alignas(64) float full[kBlockHeight * kPanelRows];
-    _tile_stored(0, full, kStrideC);
-    if (kVectors > 1) _tile_stored(1, full + 16, kStrideC);
-    if (kVectors > 2) _tile_stored(2, full + 32, kStrideC);
-    for (std::int64_t i = 0; i < a.height(row); ++i)
-      std::copy_n(full + i * kPanelRows, 16 * kVectors, c + (row + i) * kPanelRows);
-    return;
-  }
-  float* to = c + row * kPanelRows;
   _tile_stored(0, to, kStrideC);
   if (kVectors > 1) _tile_stored(1, to + 16, kStrideC);
   if (kVectors > 2) _tile_stored(2, to + 32, kStrideC);
+  if (!low) return;
+  for (std::int64_t i = 0; i < a.height(row); ++i)
+    std::copy_n(full + i * kPanelRows, 16 * kVectors, c + (row + i) * kPanelRows);
 }
 
-template <int kVectors>
-void multiply_rows(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
-                   const std::uint16_t* b, float* c) {
-  for (std::int64_t row = rows.begin; row < rows.end; row += kBlockHeight)
-    multiply_row<kVectors>(a, row, columns, b, c);
+template <bool kAdd>
+void multiply(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
+              const std::uint16_t* b, int query_rows, float* c) {
+  const auto row_of = query_rows > 32   ? multiply_row<kAdd, 3>
+                      : query_rows > 16 ? multiply_row<kAdd, 2>
+                                        : multiply_row<kAdd, 1>;
+  for (std::int64_t row = rows.begin; row < rows.end; row += kBlockHeight) row_of(a, row, columns, b, c);
 }
 
 }  // namespace
@@ -131,13 +138,11 @@ AmxTiles::~AmxTiles() { release(); }
 
 void amx_multiply(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
                   const std::uint16_t* b, int query_rows, float* c) noexcept {
-  if (query_rows > 32) {
-    multiply_rows<3>(a, rows, columns, b, c);
-  } else if (query_rows > 16) {
-    multiply_rows<2>(a, rows, columns, b, c);
-  } else {
-    multiply_rows<1>(a, rows, columns, b, c);
-  }
+  multiply<false>(a, rows, columns, b, query_rows, c);
+}
+void amx_multiply_add(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
+                      const std::uint16_t* b, int query_rows, float* c) noexcept {
+  multiply<true>(a, rows, columns, b, query_rows, c);
 }
 
 #else
@@ -147,6 +152,8 @@ AmxTiles::AmxTiles() noexcept = default;
 AmxTiles::~AmxTiles() = default;
 void amx_multiply(const BlockMatrix<const std::uint16_t>&, KeyRange, KeyRange, const std::uint16_t*, int,
                   float*) noexcept {}
+void amx_multiply_add(const BlockMatrix<const std::uint16_t>&, KeyRange, KeyRange, const std::uint16_t*, int,
+                      float*) noexcept {}
 
 #endif
 

@@ -36,5 +36,8 @@ class AmxTiles {
 // past the end are 0.
 void amx_multiply(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
                   const std::uint16_t* b, int query_rows, float* c) noexcept;
+// The same added to what c holds: columns may come in several ranges, ascending.
+void amx_multiply_add(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
+                      const std::uint16_t* b, int query_rows, float* c) noexcept;
 
 }  // namespace kvring

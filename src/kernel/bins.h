@@ -17,7 +17,9 @@ inline constexpr double kBinRatio = 0x1p-32;  // unit of the bin below
 inline constexpr std::uint64_t kExponentBits = 0x7ff0000000000000u;
 inline constexpr std::uint64_t kHalfBit = 0x0008000000000000u;  // turns 2^e into 1.5 * 2^e
 
-// Weights below this power of two are 0 in the bfloat16 products, see exp2_or_zero.
+// Weights below these powers of two are 0. In the bfloat16 products that keeps products of weights and values
+// out of the subnormal numbers where values are not tiny, see is_tiny().
+inline constexpr float kLowestWeight = -126.5f;
 inline constexpr float kLowestBf16Weight = -55.5f;
 
 // The lowest bin, -6: its unit is 2^-224, the one below 2^-256. A finished row divides by a denominator of

@@ -30,7 +30,6 @@ template <int kRows, int kVectors>
 HWY_INLINE void block_kernel(const float* HWY_RESTRICT a, std::int64_t stride, const float* HWY_RESTRICT b,
                              std::int64_t terms, float* HWY_RESTRICT c) {
   const F32 f32;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(f32));
   VF even0[kRows], even1[kRows], even2[kRows], odd0[kRows], odd1[kRows], odd2[kRows];
 #pragma GCC unroll 4
   for (int i = 0; i < kRows; ++i)
@@ -42,15 +41,15 @@ HWY_INLINE void block_kernel(const float* HWY_RESTRICT a, std::int64_t stride, c
     for (int i = 0; i < kRows; ++i) {
       const VF x = hn::Set(f32, a[i * stride + t]);
       even0[i] = fused(x, hn::Load(f32, b), even0[i]);
-      if (kVectors > 1) even1[i] = fused(x, hn::Load(f32, b + lanes), even1[i]);
-      if (kVectors > 2) even2[i] = fused(x, hn::Load(f32, b + 2 * lanes), even2[i]);
+      if (kVectors > 1) even1[i] = fused(x, hn::Load(f32, b + kLanes), even1[i]);
+      if (kVectors > 2) even2[i] = fused(x, hn::Load(f32, b + 2 * kLanes), even2[i]);
     }
 #pragma GCC unroll 4
     for (int i = 0; i < kRows; ++i) {
       const VF x = hn::Set(f32, a[i * stride + t + 1]);
       odd0[i] = fused(x, hn::Load(f32, next), odd0[i]);
-      if (kVectors > 1) odd1[i] = fused(x, hn::Load(f32, next + lanes), odd1[i]);
-      if (kVectors > 2) odd2[i] = fused(x, hn::Load(f32, next + 2 * lanes), odd2[i]);
+      if (kVectors > 1) odd1[i] = fused(x, hn::Load(f32, next + kLanes), odd1[i]);
+      if (kVectors > 2) odd2[i] = fused(x, hn::Load(f32, next + 2 * kLanes), odd2[i]);
     }
   }
   if (t < terms) {
@@ -58,8 +57,8 @@ HWY_INLINE void block_kernel(const float* HWY_RESTRICT a, std::int64_t stride, c
     for (int i = 0; i < kRows; ++i) {
       const VF x = hn::Set(f32, a[i * stride + t]);
       even0[i] = fused(x, hn::Load(f32, b), even0[i]);
-      if (kVectors > 1) even1[i] = fused(x, hn::Load(f32, b + lanes), even1[i]);
-      if (kVectors > 2) even2[i] = fused(x, hn::Load(f32, b + 2 * lanes), even2[i]);
+      if (kVectors > 1) even1[i] = fused(x, hn::Load(f32, b + kLanes), even1[i]);
+      if (kVectors > 2) even2[i] = fused(x, hn::Load(f32, b + 2 * kLanes), even2[i]);
     }
   }
   const auto add = [&](float* to, VF even, VF odd) {
@@ -69,8 +68,8 @@ HWY_INLINE void block_kernel(const float* HWY_RESTRICT a, std::int64_t stride, c
   for (int i = 0; i < kRows; ++i) {
     float* to = c + i * kPanelRows;
     add(to, even0[i], odd0[i]);
-    if (kVectors > 1) add(to + lanes, even1[i], odd1[i]);
-    if (kVectors > 2) add(to + 2 * lanes, even2[i], odd2[i]);
+    if (kVectors > 1) add(to + kLanes, even1[i], odd1[i]);
+    if (kVectors > 2) add(to + 2 * kLanes, even2[i], odd2[i]);
   }
 }
 
@@ -80,7 +79,7 @@ HWY_INLINE void block_multiply(const BlockMatrix<const float>& a, KeyRange rows,
                                const float* HWY_RESTRICT b, int query_rows, float* HWY_RESTRICT c) {
   const F32 f32;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    for (int lane = 0; lane < query_rows; lane += static_cast<int>(hn::Lanes(f32)))
+    for (int lane = 0; lane < query_rows; lane += kLanes)
       hn::Store(hn::Zero(f32), f32, c + row * kPanelRows + lane);
   }
   for_lanes(query_rows, [&](auto vectors, int lane) {

@@ -26,19 +26,18 @@ constexpr int kTileRows = 8;
 #endif
 
 // The one micro-kernel: c[i][lane] = sum over t of a[t * stride + i] * b[t * 48 + lane], t ascending from +0,
-// for kRows values of i and kVectors vectors of lanes. `emit(i, c)` takes the sums.
+// for kRows values of i and kVectors vectors of lanes. `emit(rows, j, c)` takes the kRows sums of vector j.
 template <int kRows, int kVectors, class Emit>
 HWY_INLINE void chain_kernel(const float* HWY_RESTRICT a, std::int64_t stride, const float* HWY_RESTRICT b,
                              std::int64_t terms, const Emit& emit) {
   const F32 f32;
-  const std::size_t lanes = hn::Lanes(f32);
   VF c0[kRows], c1[kRows], c2[kRows];  // separate arrays: GCC keeps these in registers
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) c0[i] = c1[i] = c2[i] = hn::Zero(f32);
   for (std::int64_t t = 0; t < terms; ++t) {
     const VF b0 = hn::Load(f32, b);
-    const VF b1 = kVectors > 1 ? hn::Load(f32, b + lanes) : b0;
-    const VF b2 = kVectors > 2 ? hn::Load(f32, b + 2 * lanes) : b0;
+    const VF b1 = kVectors > 1 ? hn::Load(f32, b + kLanes) : b0;
+    const VF b2 = kVectors > 2 ? hn::Load(f32, b + 2 * kLanes) : b0;
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       const VF x = hn::Set(f32, a[i]);
@@ -49,24 +48,26 @@ HWY_INLINE void chain_kernel(const float* HWY_RESTRICT a, std::int64_t stride, c
     a += stride;
     b += kPanelRows;
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kRows; ++i) {
-    const VF c[3] = {c0[i], c1[i], c2[i]};
-    emit(i, c);
-  }
+  constexpr std::integral_constant<int, kRows> kCount;
+  emit(kCount, 0, c0);
+  if (kVectors > 1) emit(kCount, 1, c1);
+  if (kVectors > 2) emit(kCount, 2, c2);
 }
 
-// A packed group of `width` <= 8 values of i, cut into register tiles that this target can hold.
+// A packed group of `width` <= 8 values of i, cut into register tiles that this target can hold. `emit(first,
+// rows, j, c)` takes each.
 template <int kVectors, class Emit>
 HWY_INLINE void group_kernel(const float* a, int width, const float* b, std::int64_t terms,
                              const Emit& emit) {
+  const auto from = [&](int first) {
+    return [&emit, first](auto count, int j, const VF* c) { emit(first, count, j, c); };
+  };
   int i = 0;
-  const auto shifted = [&](int by) { return [&emit, by](int r, const VF* c) { emit(by + r, c); }; };
   for (; i + kTileRows <= width; i += kTileRows)
-    chain_kernel<kTileRows, kVectors>(a + i, width, b, terms, shifted(i));
-  if (kTileRows == 8 && i + 4 <= width) chain_kernel<4, kVectors>(a + i, width, b, terms, shifted(i)), i += 4;
-  if (i + 2 <= width) chain_kernel<2, kVectors>(a + i, width, b, terms, shifted(i)), i += 2;
-  if (i < width) chain_kernel<1, kVectors>(a + i, width, b, terms, shifted(i));
+    chain_kernel<kTileRows, kVectors>(a + i, width, b, terms, from(i));
+  if (kTileRows == 8 && i + 4 <= width) chain_kernel<4, kVectors>(a + i, width, b, terms, from(i)), i += 4;
+  if (i + 2 <= width) chain_kernel<2, kVectors>(a + i, width, b, terms, from(i)), i += 2;
+  if (i < width) chain_kernel<1, kVectors>(a + i, width, b, terms, from(i));
 }
 
 // Logits in log2 units of the panel rows against keys of the hull, and their largest per row.
@@ -75,25 +76,26 @@ HWY_INLINE void chain_scores(const TileShape& shape, const PackedFloats& tile, K
                              const FloatPanel& panel, float* HWY_RESTRICT scores,
                              float* HWY_RESTRICT row_max) {
   const F32 f32;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(f32));
   const LogitVectors logits(shape.logits);
   for_lanes(panel.rows, [&](auto vectors, int lane) {
     constexpr int kVectors = decltype(vectors)::value;
-    VF top[kVectors];
-    for (int j = 0; j < kVectors; ++j) top[j] = hn::Set(f32, -std::numeric_limits<float>::infinity());
     for (std::int64_t key = hull.begin; key < hull.end; key += kGroup) {
       const int width = static_cast<int>(std::min<std::int64_t>(kGroup, tile.keys - key));
-      float* to = scores + key * kPanelRows + lane;
       group_kernel<kVectors>(tile.k + key * shape.head_dim, width, panel.q + lane, shape.head_dim,
-                             [&](int i, const VF* c) {
-                               for (int j = 0; j < kVectors; ++j) {
-                                 const VF s = logits.logit<kSoftcap>(c[j]);
-                                 hn::Store(s, f32, to + i * kPanelRows + j * lanes);
-                                 top[j] = hn::Max(s, top[j]);
+                             [&](int first, auto count, int j, const VF* c) {
+                               // The maximum is kept in memory: in registers it would drive out sums.
+                               float* max_at = row_max + lane + j * kLanes;
+                               float* to = scores + (key + first) * kPanelRows + lane + j * kLanes;
+                               VF top = hn::Load(f32, max_at);
+#pragma GCC unroll 8
+                               for (int i = 0; i < decltype(count)::value; ++i) {
+                                 const VF s = logits.template logit<kSoftcap>(c[i]);
+                                 hn::Store(s, f32, to + i * kPanelRows);
+                                 top = hn::Max(s, top);
                                }
+                               hn::Store(top, f32, max_at);
                              });
     }
-    for (int j = 0; j < kVectors; ++j) hn::Store(top[j], f32, row_max + lane + j * lanes);
   });
 }
 
@@ -101,17 +103,17 @@ HWY_INLINE void chain_scores(const TileShape& shape, const PackedFloats& tile, K
 HWY_INLINE void chain_values(const TileShape& shape, const PackedFloats& tile, KeyRange hull, int rows,
                              const float* weights, float* HWY_RESTRICT partial) {
   const F32 f32;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(f32));
   for_lanes(rows, [&](auto vectors, int lane) {
     constexpr int kVectors = decltype(vectors)::value;
     for (std::int64_t dim = 0; dim < shape.value_dim; dim += kGroup) {
       const int width = static_cast<int>(std::min<std::int64_t>(kGroup, shape.value_dim - dim));
-      float* to = partial + dim * kPanelRows + lane;
       group_kernel<kVectors>(tile.v + dim * tile.keys + hull.begin * width, width,
                              weights + hull.begin * kPanelRows + lane, hull.end - hull.begin,
-                             [&](int i, const VF* c) {
-                               for (int j = 0; j < kVectors; ++j)
-                                 hn::Store(c[j], f32, to + i * kPanelRows + j * lanes);
+                             [&](int first, auto count, int j, const VF* c) {
+                               float* to = partial + (dim + first) * kPanelRows + lane + j * kLanes;
+#pragma GCC unroll 8
+                               for (int i = 0; i < decltype(count)::value; ++i)
+                                 hn::Store(c[i], f32, to + i * kPanelRows);
                              });
     }
   });

@@ -129,7 +129,7 @@ KeyRange panel_hull(const RowKeys& rows, std::int64_t keys, std::int64_t step) {
 }
 
 void repair_partial(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
-                    TileScratch& scratch) {
+                    const RowKeys* seen, TileScratch& scratch) {
   std::fill_n(scratch.shift, kPanelRows, 0);
   for (int lane = 0; lane < panel.rows; ++lane) {
     bool finite = true;
@@ -137,8 +137,8 @@ void repair_partial(const TileShape& shape, const PackedFloats& tile, const Floa
       finite &= std::isfinite(scratch.partial[dim * kPanelRows + lane]);
     }
     if (finite) continue;
-    const std::int64_t begin = panel.keys ? panel.keys->begin[lane] : 0;
-    const std::int64_t end = panel.keys ? panel.keys->end[lane] : tile.keys;
+    const std::int64_t begin = seen ? seen->begin[lane] : 0;
+    const std::int64_t end = seen ? seen->end[lane] : tile.keys;
     repair_row({shape, tile, panel.q, scratch.scores, lane, begin, end}, scratch);
   }
 }

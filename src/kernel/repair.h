@@ -25,7 +25,6 @@ struct PackedFloats {
 struct FloatPanel {
   const float* q;  // [head_dim][48]
   int rows;
-  const RowKeys* keys;
 };
 
 // Recomputes the rows of scratch.partial that hold an infinity or NaN, from the keys each row sees alone: a
@@ -33,7 +32,7 @@ struct FloatPanel {
 // finite sum beyond float32 is taken with weights scaled by 2^-16 (scratch.shift = 16). scratch.scores holds
 // weights.
 void repair_partial(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
-                    TileScratch& scratch);
+                    const RowKeys* seen, TileScratch& scratch);
 
 // Raises the panel's row references to the tile's, and gives the factor that brings the tile's partial to
 // them.

@@ -41,78 +41,114 @@ inline void fill_none(float* row_max) {
   std::fill_n(row_max, kPanelRows, -std::numeric_limits<float>::infinity());
 }
 
-// The float32 products: scores, weights and partial of one panel.
-inline void attend_chains(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
-                          KeyRange hull, TileScratch& scratch) {
-  alignas(64) float row_max[kPanelRows];
-  fill_none(row_max);
-  if (shape.logits.cap != 0) {
-    chain_scores<true>(shape, tile, hull, panel, scratch.scores, row_max);
-  } else {
-    chain_scores<false>(shape, tile, hull, panel, scratch.scores, row_max);
-  }
-  if (panel.keys) mask_pass(*panel.keys, hull, panel.rows, scratch.scores, row_max);
-  row_maxima(panel.keys, panel.rows, row_max, scratch);
-  weights_pass<false>(hull, panel.rows, row_max, 1.0f, scratch.scores,
-                      scratch.partial + shape.value_dim * kPanelRows);
-  chain_values(shape, tile, hull, panel.rows, scratch.scores, scratch.partial);
+// The work on one panel is three phases that leave their results in the scratch: dots and their maxima, then
+// weights and their sums, then weighted values. Each kind of products has its own.
+
+// What a phase needs beside the scratch.
+struct PanelHull {
+  KeyRange keys;
+  const RowKeys* seen;
+  int rows;
+};
+inline PanelHull hull_of(const RowKeys* seen, int rows, std::int64_t keys, std::int64_t step) {
+  return {seen ? panel_hull(*seen, keys, step) : KeyRange{0, keys}, seen, rows};
+}
+inline float* sums_of_weights(const TileShape& shape, TileScratch& scratch) {
+  return scratch.partial + shape.value_dim * kPanelRows;
 }
 
-// What lies between the bfloat16 products: dots become what `weights` takes. `dots(range)` computes those of
-// a range of keys.
+struct ChainProducts {
+  const TileShape& shape;
+  const PackedFloats& tile;
+  const float* q;
+
+  HWY_INLINE void scores(const PanelHull& hull, TileScratch& scratch) const {
+    fill_none(scratch.row_max);
+    if (shape.logits.cap != 0) {
+      chain_scores<true>(shape, tile, hull.keys, {q, hull.rows}, scratch.scores, scratch.row_max);
+    } else {
+      chain_scores<false>(shape, tile, hull.keys, {q, hull.rows}, scratch.scores, scratch.row_max);
+    }
+    if (hull.seen) mask_pass(*hull.seen, hull.keys, hull.rows, scratch.scores, scratch.row_max);
+  }
+  HWY_INLINE void weights(const PanelHull& hull, TileScratch& scratch) const {
+    row_maxima(hull.seen, hull.rows, 1.0f, scratch);
+    std::fill_n(sums_of_weights(shape, scratch), kPanelRows, 0.0f);
+    weights_pass<false>(hull.keys, hull.rows, 1.0f, scratch, sums_of_weights(shape, scratch));
+  }
+  HWY_INLINE void values(const PanelHull& hull, TileScratch& scratch) const {
+    chain_values(shape, tile, hull.keys, hull.rows, scratch.scores, scratch.partial);
+  }
+};
+
+// A positive scale keeps the order of dots, so that it can be left to the weights.
+inline bool scale_later(const LogitTransform& logits) { return logits.cap == 0 && logits.scale > 0; }
+inline float later_scale(const LogitTransform& logits) { return scale_later(logits) ? logits.scale : 1.0f; }
+
+// Scores of the bfloat16 products; `dots(range)` computes the dots of a range of keys.
 template <class Dots>
-HWY_INLINE void bf16_scores(const TileShape& shape, KeyRange hull, const RowKeys* seen, int rows,
-                            TileScratch& scratch, float* row_max, float& scale, const Dots& dots) {
+HWY_INLINE void bf16_scores(const TileShape& shape, const PanelHull& hull, TileScratch& scratch,
+                            const Dots& dots) {
   // 64 keys of scores stay in the first-level cache between the passes over them.
   constexpr std::int64_t kStrip = 64;
-  fill_none(row_max);
-  // A positive scale keeps the order of dots, so that it can be left to the weights.
-  const bool raw = shape.logits.cap == 0 && shape.logits.scale > 0;
-  scale = raw ? shape.logits.scale : 1.0f;
-  for (std::int64_t key = hull.begin; key < hull.end; key += kStrip) {
-    const KeyRange strip{key, std::min(key + kStrip, hull.end)};
+  fill_none(scratch.row_max);
+  for (std::int64_t key = hull.keys.begin; key < hull.keys.end; key += kStrip) {
+    const KeyRange strip{key, std::min(key + kStrip, hull.keys.end)};
     dots(strip);
-    if (raw) {
-      max_pass(strip, rows, scratch.scores, row_max);
+    if (scale_later(shape.logits)) {
+      max_pass(strip, hull.rows, scratch.scores, scratch.row_max);
     } else if (shape.logits.cap != 0) {
-      logits_pass<true>(shape.logits, strip, rows, scratch.scores, row_max);
+      logits_pass<true>(shape.logits, strip, hull.rows, scratch.scores, scratch.row_max);
     } else {
-      logits_pass<false>(shape.logits, strip, rows, scratch.scores, row_max);
+      logits_pass<false>(shape.logits, strip, hull.rows, scratch.scores, scratch.row_max);
     }
   }
-  if (seen) mask_pass(*seen, hull, rows, scratch.scores, row_max);
-  for (int i = 0; i < kPanelRows; ++i) row_max[i] *= scale;
-  row_maxima(seen, rows, row_max, scratch);
+  if (hull.seen) mask_pass(*hull.seen, hull.keys, hull.rows, scratch.scores, scratch.row_max);
 }
 
 // The bfloat16 products by fused multiply-adds.
-inline void attend_blocks(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
-                          KeyRange hull, TileScratch& scratch) {
-  alignas(64) float row_max[kPanelRows];
-  float scale = 1;
-  bf16_scores(shape, hull, panel.keys, panel.rows, scratch, row_max, scale, [&](KeyRange strip) {
-    block_multiply({tile.k, tile.keys, shape.head_dim}, strip, {0, shape.head_dim}, panel.q, panel.rows,
-                   scratch.scores);
-  });
-  weights_pass<true>(hull, panel.rows, row_max, scale, scratch.scores,
-                     scratch.partial + shape.value_dim * kPanelRows);
-  block_multiply({tile.v, shape.value_dim, tile.keys}, {0, shape.value_dim}, hull, scratch.scores, panel.rows,
-                 scratch.partial);
+struct BlockProducts {
+  const TileShape& shape;
+  const PackedFloats& tile;
+  const float* q;
+
+  HWY_INLINE void scores(const PanelHull& hull, TileScratch& scratch) const {
+    bf16_scores(shape, hull, scratch, [&](KeyRange strip) {
+      block_multiply({tile.k, tile.keys, shape.head_dim}, strip, {0, shape.head_dim}, q, hull.rows,
+                     scratch.scores);
+    });
+  }
+  HWY_INLINE void weights(const PanelHull& hull, TileScratch& scratch) const {
+    row_maxima(hull.seen, hull.rows, later_scale(shape.logits), scratch);
+    std::fill_n(sums_of_weights(shape, scratch), kPanelRows, 0.0f);
+    weights_pass<true>(hull.keys, hull.rows, later_scale(shape.logits), scratch,
+                       sums_of_weights(shape, scratch));
+  }
+  HWY_INLINE void values(const PanelHull& hull, TileScratch& scratch) const {
+    block_multiply({tile.v, shape.value_dim, tile.keys}, {0, shape.value_dim}, hull.keys, scratch.scores,
+                   hull.rows, scratch.partial);
+  }
+};
+
+template <class ProductsOf>
+HWY_INLINE void run_phases(const ProductsOf& products, const PanelHull& hull, TileScratch& scratch) {
+  products.scores(hull, scratch);
+  products.weights(hull, scratch);
+  products.values(hull, scratch);
 }
 
 // One panel against one tile, up to the tile's partial: everything but the accumulator.
 inline void attend_floats(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
-                          TileScratch& scratch) {
+                          const RowKeys* seen, TileScratch& scratch) {
   const bool blocks = shape.products == Products::kBF16;
-  KeyRange hull{0, tile.keys};
-  if (panel.keys) hull = panel_hull(*panel.keys, tile.keys, blocks ? kBlockWidth : kGroup);
+  const PanelHull hull = hull_of(seen, panel.rows, tile.keys, blocks ? kBlockWidth : kGroup);
   if (blocks) {
-    attend_blocks(shape, tile, panel, hull, scratch);
+    run_phases(BlockProducts{shape, tile, panel.q}, hull, scratch);
   } else {
-    attend_chains(shape, tile, panel, hull, scratch);
+    run_phases(ChainProducts{shape, tile, panel.q}, hull, scratch);
   }
   if (HWY_UNLIKELY(any_special(shape.value_dim, panel.rows, scratch.partial))) {
-    repair_partial(shape, tile, panel, scratch);
+    repair_partial(shape, tile, panel, seen, scratch);
   } else {
     std::fill_n(scratch.shift, kPanelRows, 0);
   }
@@ -149,40 +185,59 @@ inline bool any_tiny(const std::uint16_t* bits, std::int64_t count) {
 }
 
 // The panel's queries out of the packing for the matrix unit.
-inline FloatPanel float_panel(const TileShape& shape, const PanelJob& panel, TileScratch& scratch) {
-  const auto* from = reinterpret_cast<const std::uint16_t*>(panel.q.data);
+inline FloatPanel float_panel(const TileShape& shape, const PackedQueries& q, TileScratch& scratch) {
+  const auto* from = reinterpret_cast<const std::uint16_t*>(q.data);
   for (std::int64_t d = 0; d < shape.head_dim; ++d) {
     for (int i = 0; i < kPanelRows; ++i)
       scratch.q[d * kPanelRows + i] = bf16_to_float(from[pair_index(d, i)]);
   }
-  return {scratch.q, panel.q.rows, panel.keys};
+  return {scratch.q, q.rows};
 }
 
 // The bfloat16 products in the matrix unit.
+struct MatrixUnitProducts {
+  const TileShape& shape;
+  const PackedTile& tile;
+  const std::byte* q;
+
+  HWY_INLINE void scores(const PanelHull& hull, TileScratch& scratch) const {
+    bf16_scores(shape, hull, scratch, [&](KeyRange strip) {
+      amx_multiply({reinterpret_cast<const std::uint16_t*>(tile.k), tile.keys, shape.head_dim}, strip,
+                   {0, shape.head_dim}, reinterpret_cast<const std::uint16_t*>(q), hull.rows, scratch.scores);
+    });
+  }
+  HWY_INLINE void weights(const PanelHull& hull, TileScratch& scratch) const {
+    row_maxima(hull.seen, hull.rows, later_scale(shape.logits), scratch);
+    std::fill_n(sums_of_weights(shape, scratch), kPanelRows, 0.0f);
+    weights_to_pairs(hull.keys, hull.rows, later_scale(shape.logits), scratch,
+                     sums_of_weights(shape, scratch));
+  }
+  HWY_INLINE void values(const PanelHull& hull, TileScratch& scratch) const {
+    // The weights of a strip of keys stay in the first-level cache for all rows of values.
+    constexpr std::int64_t kStrip = 128;
+    std::fill_n(scratch.partial, shape.value_dim * kPanelRows, 0.0f);
+    for (std::int64_t key = hull.keys.begin; key < hull.keys.end; key += kStrip) {
+      amx_multiply_add({reinterpret_cast<const std::uint16_t*>(tile.v), shape.value_dim, tile.keys},
+                       {0, shape.value_dim}, {key, std::min(key + kStrip, hull.keys.end)}, scratch.weights,
+                       hull.rows, scratch.partial);
+    }
+  }
+};
+
 inline void attend_matrix_unit(const TileShape& shape, const PackedTile& tile, const PanelJob& panel,
                                TileScratch& scratch) {
-  const auto* q = reinterpret_cast<const std::uint16_t*>(panel.q.data);
-  const int rows = panel.q.rows;
-  KeyRange hull{0, tile.keys};
-  if (panel.keys) hull = panel_hull(*panel.keys, tile.keys, kBlockWidth);
-  alignas(64) float row_max[kPanelRows];
-  float scale = 1;
-  bf16_scores(shape, hull, panel.keys, rows, scratch, row_max, scale, [&](KeyRange strip) {
-    amx_multiply({reinterpret_cast<const std::uint16_t*>(tile.k), tile.keys, shape.head_dim}, strip,
-                 {0, shape.head_dim}, q, rows, scratch.scores);
-  });
-  weights_to_pairs(hull, rows, row_max, scale, scratch, scratch.partial + shape.value_dim * kPanelRows);
-  amx_multiply({reinterpret_cast<const std::uint16_t*>(tile.v), shape.value_dim, tile.keys},
-               {0, shape.value_dim}, hull, scratch.weights, rows, scratch.partial);
-  if (HWY_LIKELY(!any_special(shape.value_dim, rows, scratch.partial))) {
+  const PanelHull hull = hull_of(panel.keys, panel.q.rows, tile.keys, kBlockWidth);
+  run_phases(MatrixUnitProducts{shape, tile, panel.q.data}, hull, scratch);
+  if (HWY_LIKELY(!any_special(shape.value_dim, hull.rows, scratch.partial))) {
     std::fill_n(scratch.shift, kPanelRows, 0);
     return;
   }
-  for (std::int64_t key = hull.begin; key < hull.end; ++key) {
+  for (std::int64_t key = hull.keys.begin; key < hull.keys.end; ++key) {
     for (int i = 0; i < kPanelRows; ++i)
       scratch.scores[key * kPanelRows + i] = bf16_to_float(scratch.weights[pair_index(key, i)]);
   }
-  repair_partial(shape, widened(shape, tile, scratch), float_panel(shape, panel, scratch), scratch);
+  repair_partial(shape, widened(shape, tile, scratch), float_panel(shape, panel.q, scratch), panel.keys,
+                 scratch);
 }
 
 inline void attend_tile_matrix_unit(const TileShape& shape, const PackedTile& tile,
@@ -192,7 +247,8 @@ inline void attend_tile_matrix_unit(const TileShape& shape, const PackedTile& ti
                     any_tiny(reinterpret_cast<const std::uint16_t*>(tile.v), tile.keys * shape.value_dim);
   for (const PanelJob& panel : panels) {
     if (HWY_UNLIKELY(tiny || panel.q.tiny)) {
-      attend_floats(shape, widened(shape, tile, scratch), float_panel(shape, panel, scratch), scratch);
+      attend_floats(shape, widened(shape, tile, scratch), float_panel(shape, panel.q, scratch), panel.keys,
+                    scratch);
     } else {
       attend_matrix_unit(shape, tile, panel, scratch);
     }
@@ -211,9 +267,46 @@ inline void attend_tile_target(const TileShape& shape, const PackedTile& tile,
 #endif
   const PackedFloats floats = widened(shape, tile, scratch);
   for (const PanelJob& panel : panels) {
-    attend_floats(shape, floats, {reinterpret_cast<const float*>(panel.q.data), panel.q.rows, panel.keys},
+    attend_floats(shape, floats, {reinterpret_cast<const float*>(panel.q.data), panel.q.rows}, panel.keys,
                   scratch);
     deposit(shape, panel, scratch);
+  }
+}
+
+template <class ProductsOf>
+HWY_INLINE void run_phase(TilePhase phase, const ProductsOf& products, const PanelHull& hull,
+                          TileScratch& scratch) {
+  if (phase == TilePhase::kScores) products.scores(hull, scratch);
+  if (phase == TilePhase::kWeights) products.weights(hull, scratch);
+  if (phase == TilePhase::kValues) products.values(hull, scratch);
+}
+
+inline void tile_phase_target(TilePhase phase, const TileShape& shape, const PackedTile& tile,
+                              const PanelJob& panel, TileScratch& scratch) {
+  if (phase == TilePhase::kWiden) {
+    widened(shape, tile, scratch);
+    return;
+  }
+  if (phase == TilePhase::kDeposit) {
+    deposit(shape, panel, scratch);
+    return;
+  }
+  const bool blocks = shape.products == Products::kBF16;
+  const PanelHull hull = hull_of(panel.keys, panel.q.rows, tile.keys, blocks ? kBlockWidth : kGroup);
+#if HWY_TARGET == HWY_AVX3
+  if (blocks && amx_in_use()) {
+    const AmxTiles registers;
+    run_phase(phase, MatrixUnitProducts{shape, tile, panel.q.data}, hull, scratch);
+    return;
+  }
+#endif
+  PackedFloats floats{scratch.k, scratch.v, tile.keys};
+  if (shape.kv_dtype == DType::kF32) floats = widened(shape, tile, scratch);
+  const auto* q = reinterpret_cast<const float*>(panel.q.data);
+  if (blocks) {
+    run_phase(phase, BlockProducts{shape, floats, q}, hull, scratch);
+  } else {
+    run_phase(phase, ChainProducts{shape, floats, q}, hull, scratch);
   }
 }
 

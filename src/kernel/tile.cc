@@ -24,10 +24,16 @@
 namespace kvring {
 
 HWY_EXPORT(attend_tile_target);
+HWY_EXPORT(tile_phase_target);
 
 void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const PanelJob> panels,
                  TileScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(attend_tile_target)(shape, tile, panels, scratch);
+}
+
+void tile_phase(TilePhase phase, const TileShape& shape, const PackedTile& tile, const PanelJob& panel,
+                TileScratch& scratch) {
+  HWY_DYNAMIC_DISPATCH(tile_phase_target)(phase, shape, tile, panel, scratch);
 }
 
 namespace {
@@ -44,7 +50,7 @@ struct ScratchSizes {
     weights = blocks ? round_up(s.max_keys, kBlockWidth) * kPanelRows / 2 : 0;
     partial = (s.value_dim + 1) * kPanelRows;
   }
-  std::int64_t floats() const { return k + v + q + scores + weights + partial + 3 * kPanelRows; }
+  std::int64_t floats() const { return k + v + q + scores + weights + partial + 4 * kPanelRows; }
 };
 
 struct Target {
@@ -86,6 +92,7 @@ TileScratch::TileScratch(const TileShape& shape) : memory_(bytes(shape)) {
   scores = take(sizes.scores);
   weights = reinterpret_cast<std::uint16_t*>(take(sizes.weights));
   partial = take(sizes.partial);
+  row_max = take(kPanelRows);
   tile_max = take(kPanelRows);
   factor = take(kPanelRows);
   shift = reinterpret_cast<std::int32_t*>(take(kPanelRows));

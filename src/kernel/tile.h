@@ -58,6 +58,7 @@ class TileScratch {
   float* scores;           // [max_keys][48]: logits, then weights
   std::uint16_t* weights;  // [max_keys / 32][3][16][16][2], of the matrix unit; none but for bf16 products
   float* partial;          // [value_dim + 1][48]: weighted values, then the sum of weights
+  float* row_max;          // [48]: the largest logit
   float* tile_max;         // [48]: m of each row; -inf: the row sees no key of this tile
   float* factor;           // [48]: weights are relative to 2^(m + shift) / factor
   std::int32_t* shift;     // [48]
@@ -70,6 +71,11 @@ class TileScratch {
 // scratch.
 void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const PanelJob> panels,
                  TileScratch& scratch);
+
+// One phase of attend_tile() alone, on what the phases before it left in the scratch: for benchmarks.
+enum class TilePhase { kWiden, kScores, kWeights, kValues, kDeposit };
+void tile_phase(TilePhase phase, const TileShape& shape, const PackedTile& tile, const PanelJob& panel,
+                TileScratch& scratch);
 
 // Names of the instruction sets compiled in and runnable here, best first; the best is the one used. AMX is
 // AVX3 with the products of bfloat16 in the matrix unit.

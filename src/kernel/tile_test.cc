@@ -182,7 +182,7 @@ Output finish(const Case& c, const State& s, int row) {
 // ---- the scalar model -------------------------------------------------------------------------------
 
 float model_exp2(float t) {
-  if (t < -127.0f) t = -127.0f;
+  if (t < -126.5f) return 0.0f;
   const float magic = 12583039.0f;
   const float shifted = t + magic;
   const float f = t - (shifted - magic);
@@ -249,7 +249,8 @@ RowAccumulator model_row(const Case& c, int row) {
       const float t = logit - top;
       const float p = bf16 && t < -55.5f ? 0.0f : model_exp2(t);
       l += p;
-      weights.push_back(bf16 ? rounded(p, DType::kBF16) : p);
+      const std::uint32_t ties_away = (std::bit_cast<std::uint32_t>(p) + 0x8000u) & 0xffff0000u;
+      weights.push_back(bf16 ? std::bit_cast<float>(ties_away) : p);
     }
     std::vector<float> x;
     for (int d = 0; d < c.value_dim; ++d) {

@@ -24,6 +24,7 @@ using F32 = hn::CappedTag<float, 16>;
 using F64 = hn::CappedTag<double, 8>;
 using VF = hn::Vec<F32>;
 using VD = hn::Vec<F64>;
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));  // no target here has vectors of unknown length
 
 HWY_INLINE VF fused(VF a, VF b, VF c) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE2 || \
@@ -41,57 +42,48 @@ HWY_INLINE VF fused(VF a, VF b, VF c) {
 #endif
 }
 
-// The larger of t and floor; NaN in t stays NaN.
-HWY_INLINE VF at_least(VF t, VF floor) {
-#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
-  return hn::Max(floor, t);  // x86 returns the second operand where one is NaN: a comparison saved
-#else
-  return hn::IfThenElse(hn::Lt(t, floor), floor, t);
-#endif
-}
-
-// 2^t for -127 <= t <= 0 or NaN, which stays NaN; 0 below -126.5. Relative error 2^-22.
-HWY_INLINE VF exp2_in_range(VF t) {
+// 2^f for |f| <= 1/2; exactly 1 at 0. Relative error 2^-22. Coefficients: tools/exp2_coefficients.py.
+HWY_INLINE VF exp2_of_fraction(VF f) {
   const F32 f32;
-  // Adding 1.5 * 2^23 + 127 rounds t to an integer n and leaves n + 127 in the low bits.
-  const VF magic = hn::Set(f32, 12583039.0f);
-  const VF shifted = hn::Add(t, magic);
-  const VF f = hn::Sub(t, hn::Sub(shifted, magic));
-  // Coefficients: tools/exp2_coefficients.py.
   VF p = hn::Set(f32, 0x1.5bba16p-10f);
   p = fused(p, f, hn::Set(f32, 0x1.3cea88p-7f));
   p = fused(p, f, hn::Set(f32, 0x1.c6b752p-5f));
   p = fused(p, f, hn::Set(f32, 0x1.ebf9bcp-3f));
   p = fused(p, f, hn::Set(f32, 0x1.62e42ap-1f));
-  p = fused(p, f, hn::Set(f32, 1.0f));
-  const hn::RebindToSigned<F32> i32;
-  return hn::Mul(p, hn::BitCast(f32, hn::ShiftLeft<23>(hn::BitCast(i32, shifted))));
+  return fused(p, f, hn::Set(f32, 1.0f));
 }
 
-HWY_INLINE VF exp2_nonpositive(VF t) { return exp2_in_range(at_least(t, hn::Set(F32(), -127.0f))); }
-
-// The weight of a logit, for the bfloat16 products: 0 below 2^-55.5, so that no product of a weight is
-// subnormal where values are not tiny.
-HWY_INLINE VF exp2_or_zero(VF t) {
-  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(F32(), kLowestBf16Weight)), exp2_in_range(t));
-}
-
-// To the nearest bfloat16, ties to even, for p >= 0 (NaN stays NaN or becomes another number; the row's sum
-// of weights has it).
-HWY_INLINE VF rounded_to_bf16(VF p) {
+// 2^t for t <= 0, 0 where t is below `lowest` >= -126.5; NaN stays NaN. With n the whole number nearest to t,
+// ties to even, it is 2^n * 2^(t - n).
+HWY_INLINE VF exp2_nonpositive(VF t, float lowest) {
   const F32 f32;
+#if HWY_TARGET == HWY_AVX3
+  const __mmask16 kept = _mm512_cmp_ps_mask(t.raw, _mm512_set1_ps(lowest), _CMP_NLT_UQ);
+  const VF f{_mm512_reduce_ps(t.raw, _MM_FROUND_TO_NEAREST_INT)};
+  return VF{_mm512_maskz_scalef_ps(kept, exp2_of_fraction(f).raw, hn::Sub(t, f).raw)};
+#else
+  // Adding 1.5 * 2^23 + 127 rounds t to n and leaves n + 127 in the low bits.
+  const VF magic = hn::Set(f32, 12583039.0f);
+  const VF shifted = hn::Add(t, magic);
+  const VF p = exp2_of_fraction(hn::Sub(t, hn::Sub(shifted, magic)));
+  const hn::RebindToSigned<F32> i32;
+  const VF power = hn::BitCast(f32, hn::ShiftLeft<23>(hn::BitCast(i32, shifted)));
+  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(f32, lowest)), hn::Mul(p, power));
+#endif
+}
+
+// Bits of a weight p whose upper half is the bfloat16 nearest to p, ties away from 0. What becomes of NaN
+// does not matter: the row's sum of weights has it.
+HWY_INLINE hn::Vec<hn::RebindToUnsigned<F32>> bf16_bits(VF p) {
   const hn::RebindToUnsigned<F32> u32;
-  const auto bits = hn::BitCast(u32, p);
-  const auto tie = hn::And(hn::ShiftRight<16>(bits), hn::Set(u32, 1u));
-  const auto rounded = hn::Add(bits, hn::Add(tie, hn::Set(u32, 0x7fffu)));
-  return hn::BitCast(f32, hn::And(rounded, hn::Set(u32, 0xffff0000u)));
+  return hn::Add(hn::BitCast(u32, p), hn::Set(u32, 0x8000u));
 }
 
 // tanh: its Taylor series near 0, where 1 - e^-2|x| would cancel; relative error 2^-21.
 HWY_INLINE VF tanh_f32(VF x) {
   const F32 f32;
   const VF a = hn::Abs(x);
-  const VF e = exp2_nonpositive(hn::Mul(a, hn::Set(f32, -2.8853900817779268f)));
+  const VF e = exp2_nonpositive(hn::Mul(a, hn::Set(f32, -2.8853900817779268f)), kLowestWeight);
   const VF one = hn::Set(f32, 1.0f);
   const VF large = hn::CopySign(hn::Div(hn::Sub(one, e), hn::Add(one, e)), x);
   const VF x2 = hn::Mul(x, x);
@@ -108,10 +100,9 @@ HWY_INLINE VF tanh_f32(VF x) {
 // Calls f(vectors, lane) for the lanes of `rows` query rows: three vectors at a time, then what is left.
 template <class F>
 HWY_INLINE void for_lanes(int rows, const F& f) {
-  const int lanes = static_cast<int>(hn::Lanes(F32()));
   int lane = 0;
-  for (; lane + 2 * lanes < rows; lane += 3 * lanes) f(std::integral_constant<int, 3>(), lane);
-  if (lane + lanes < rows) {
+  for (; lane + 2 * kLanes < rows; lane += 3 * kLanes) f(std::integral_constant<int, 3>(), lane);
+  if (lane + kLanes < rows) {
     f(std::integral_constant<int, 2>(), lane);
   } else if (lane < rows) {
     f(std::integral_constant<int, 1>(), lane);
