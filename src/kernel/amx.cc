@@ -24,7 +24,7 @@ bool amx_in_use() noexcept { return !off && amx_supported(); }
 void amx_switch(bool on) noexcept { off = !on; }
 
 #ifdef KVRING_AMX
-#define KVRING_AMX_TARGET __attribute__((target("amx-tile,amx-bf16,avx512f")))
+#define KVRING_AMX_TARGET __attribute__((target("amx-tile,amx-bf16,avx512bw")))
 
 namespace {
 
@@ -69,10 +69,34 @@ constexpr std::int64_t kVectorBlock = kBlockWidth * 16;          // elements of 
 constexpr std::int64_t kColumnBlock = kBlockWidth * kPanelRows;  // and for all
 constexpr std::int64_t kStrideC = kPanelRows * 4;
 
+// The smallest magnitudes of the numbers seen, less 1: that makes 0 the largest.
+struct Least {
+  alignas(64) std::uint16_t magnitude[32];
+};
+KVRING_AMX_TARGET inline void look(const std::uint16_t* block, Least& least) {
+  __m512i smallest = _mm512_load_si512(least.magnitude);
+  for (int row = 0; row < kBlockHeight; ++row) {
+    const __m512i x =
+        _mm512_and_si512(_mm512_loadu_si512(block + row * kBlockWidth), _mm512_set1_epi16(0x7fff));
+    smallest = _mm512_min_epu16(smallest, _mm512_sub_epi16(x, _mm512_set1_epi16(1)));
+  }
+  _mm512_store_si512(least.magnitude, smallest);
+}
+
+// Elements that a block is asked for before it is needed; 4 Ki to 16 Ki were equally good, less or more
+// worse.
+constexpr std::int64_t kFetchAhead = 8192;
+
+// A block into the first-level cache.
+void fetch(const std::uint16_t* block) {
+  for (int row = 0; row < kBlockHeight; ++row) __builtin_prefetch(block + row * kBlockWidth);
+}
+
 // One row of blocks of `a` against kVectors vectors, from zero or added to c.
 template <bool kAdd, int kVectors>
-KVRING_AMX_TARGET void multiply_row(const BlockMatrix<const std::uint16_t>& a, std::int64_t row,
-                                    KeyRange columns, const std::uint16_t* b, float* c) {
+KVRING_AMX_TARGET void multiply_row(const AmxOperand& operand, std::int64_t row, const std::uint16_t* b,
+                                    float* c, Least& least) {
+  const BlockMatrix<const std::uint16_t>& a = operand.matrix;
   const bool low = a.height(row) < kBlockHeight;
   float* to = c + row * kPanelRows;
   alignas(64) float full[kBlockHeight * kPanelRows];
@@ -89,8 +113,10 @@ KVRING_AMX_TARGET void multiply_row(const BlockMatrix<const std::uint16_t>& a, s
     if (kVectors > 1) _tile_zero(1);
     if (kVectors > 2) _tile_zero(2);
   }
-  for (std::int64_t column = columns.begin; column < columns.end; column += kBlockWidth) {
+  for (std::int64_t column = operand.columns.begin; column < operand.columns.end; column += kBlockWidth) {
     const std::uint16_t* block = a.block(row, column);
+    // With few rows, as in decode, memory is the limit: packed blocks are read front to back.
+    if (kVectors == 1) fetch(block + kFetchAhead);
     alignas(64) std::uint16_t padded[kBlockHeight * kBlockWidth];
     if (low || a.width(column) < kBlockWidth) {
       pad(a, row, column, padded);
@@ -108,6 +134,7 @@ KVRING_AMX_TARGET void multiply_row(const BlockMatrix<const std::uint16_t>& a, s
       _tile_loadd(6, at + 2 * kVectorBlock, 64);
       _tile_dpbf16ps(2, 3, 6);
     }
+    look(block, least);
   }
   _tile_stored(0, to, kStrideC);
   if (kVectors > 1) _tile_stored(1, to + 16, kStrideC);
@@ -118,12 +145,15 @@ KVRING_AMX_TARGET void multiply_row(const BlockMatrix<const std::uint16_t>& a, s
 }
 
 template <bool kAdd>
-void multiply(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
-              const std::uint16_t* b, int query_rows, float* c) {
+bool multiply(const AmxOperand& a, const std::uint16_t* b, int query_rows, float* c) {
   const auto row_of = query_rows > 32   ? multiply_row<kAdd, 3>
                       : query_rows > 16 ? multiply_row<kAdd, 2>
                                         : multiply_row<kAdd, 1>;
-  for (std::int64_t row = rows.begin; row < rows.end; row += kBlockHeight) row_of(a, row, columns, b, c);
+  Least least;
+  std::fill_n(least.magnitude, 32, std::uint16_t{0xffff});
+  for (std::int64_t row = a.rows.begin; row < a.rows.end; row += kBlockHeight) row_of(a, row, b, c, least);
+  return std::any_of(least.magnitude, least.magnitude + 32,
+                     [](std::uint16_t x) { return is_tiny(static_cast<std::uint16_t>(x + 1)); });
 }
 
 }  // namespace
@@ -136,13 +166,11 @@ bool amx_supported() noexcept {
 AmxTiles::AmxTiles() noexcept { load_config(); }
 AmxTiles::~AmxTiles() { release(); }
 
-void amx_multiply(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
-                  const std::uint16_t* b, int query_rows, float* c) noexcept {
-  multiply<false>(a, rows, columns, b, query_rows, c);
+bool amx_multiply(const AmxOperand& a, const std::uint16_t* b, int query_rows, float* c) noexcept {
+  return multiply<false>(a, b, query_rows, c);
 }
-void amx_multiply_add(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
-                      const std::uint16_t* b, int query_rows, float* c) noexcept {
-  multiply<true>(a, rows, columns, b, query_rows, c);
+bool amx_multiply_add(const AmxOperand& a, const std::uint16_t* b, int query_rows, float* c) noexcept {
+  return multiply<true>(a, b, query_rows, c);
 }
 
 #else
@@ -150,10 +178,8 @@ void amx_multiply_add(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, 
 bool amx_supported() noexcept { return false; }
 AmxTiles::AmxTiles() noexcept = default;
 AmxTiles::~AmxTiles() = default;
-void amx_multiply(const BlockMatrix<const std::uint16_t>&, KeyRange, KeyRange, const std::uint16_t*, int,
-                  float*) noexcept {}
-void amx_multiply_add(const BlockMatrix<const std::uint16_t>&, KeyRange, KeyRange, const std::uint16_t*, int,
-                      float*) noexcept {}
+bool amx_multiply(const AmxOperand&, const std::uint16_t*, int, float*) noexcept { return false; }
+bool amx_multiply_add(const AmxOperand&, const std::uint16_t*, int, float*) noexcept { return false; }
 
 #endif
 

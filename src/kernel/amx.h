@@ -31,13 +31,20 @@ class AmxTiles {
   AmxTiles& operator=(const AmxTiles&) = delete;
 };
 
+// A part of a matrix: rows [begin, end) in multiples of 16 or to the last, columns likewise of 32.
+struct AmxOperand {
+  BlockMatrix<const std::uint16_t> matrix;
+  KeyRange rows, columns;
+};
+
 // block_multiply() of blocks-inl.h with bfloat16 operands, to the bit where nothing is tiny. Needs AmxTiles.
 // b: [columns / 32][3][16][16][2] (block of columns, vector of rows, pair of columns, row, parity); columns
-// past the end are 0.
-void amx_multiply(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
-                  const std::uint16_t* b, int query_rows, float* c) noexcept;
+// past the end are 0. b and c are indexed by absolute column and row.
+//
+// With `check` they return whether anything in `a` is tiny, so that c is worthless: looked for while the
+// blocks are in the first-level cache, where it costs least.
+bool amx_multiply(const AmxOperand& a, const std::uint16_t* b, int query_rows, float* c) noexcept;
 // The same added to what c holds: columns may come in several ranges, ascending.
-void amx_multiply_add(const BlockMatrix<const std::uint16_t>& a, KeyRange rows, KeyRange columns,
-                      const std::uint16_t* b, int query_rows, float* c) noexcept;
+bool amx_multiply_add(const AmxOperand& a, const std::uint16_t* b, int query_rows, float* c) noexcept;
 
 }  // namespace kvring

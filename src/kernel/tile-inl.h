@@ -169,21 +169,6 @@ inline void deposit(const TileShape& shape, const PanelJob& panel, TileScratch& 
 }
 
 #if HWY_TARGET == HWY_AVX3
-inline bool any_tiny(const std::uint16_t* bits, std::int64_t count) {
-  const hn::ScalableTag<std::uint16_t> u16;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(u16));
-  // Magnitude - 1 wraps 0 to the largest number.
-  const auto magnitude = hn::Set(u16, 0x7fff);
-  const auto one = hn::Set(u16, 1);
-  auto least = hn::Set(u16, 0xffff);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes)
-    least = hn::Min(least, hn::Sub(hn::And(hn::LoadU(u16, bits + i), magnitude), one));
-  bool tiny = !hn::AllFalse(u16, hn::Lt(least, hn::Set(u16, ((127 - 56) << 7) - 1)));
-  for (; i < count; ++i) tiny |= is_tiny(bits[i]);
-  return tiny;
-}
-
 // The panel's queries out of the packing for the matrix unit.
 inline FloatPanel float_panel(const TileShape& shape, const PackedQueries& q, TileScratch& scratch) {
   const auto* from = reinterpret_cast<const std::uint16_t*>(q.data);
@@ -199,11 +184,14 @@ struct MatrixUnitProducts {
   const TileShape& shape;
   const PackedTile& tile;
   const std::byte* q;
+  mutable bool tiny = false;  // keys or values for which the results are worthless
 
   HWY_INLINE void scores(const PanelHull& hull, TileScratch& scratch) const {
+    const BlockMatrix<const std::uint16_t> k{reinterpret_cast<const std::uint16_t*>(tile.k), tile.keys,
+                                             shape.head_dim};
     bf16_scores(shape, hull, scratch, [&](KeyRange strip) {
-      amx_multiply({reinterpret_cast<const std::uint16_t*>(tile.k), tile.keys, shape.head_dim}, strip,
-                   {0, shape.head_dim}, reinterpret_cast<const std::uint16_t*>(q), hull.rows, scratch.scores);
+      tiny |= amx_multiply({k, strip, {0, shape.head_dim}}, reinterpret_cast<const std::uint16_t*>(q),
+                           hull.rows, scratch.scores);
     });
   }
   HWY_INLINE void weights(const PanelHull& hull, TileScratch& scratch) const {
@@ -213,24 +201,28 @@ struct MatrixUnitProducts {
                      sums_of_weights(shape, scratch));
   }
   HWY_INLINE void values(const PanelHull& hull, TileScratch& scratch) const {
+    const BlockMatrix<const std::uint16_t> v{reinterpret_cast<const std::uint16_t*>(tile.v), shape.value_dim,
+                                             tile.keys};
     // The weights of a strip of keys stay in the first-level cache for all rows of values.
     constexpr std::int64_t kStrip = 128;
     std::fill_n(scratch.partial, shape.value_dim * kPanelRows, 0.0f);
     for (std::int64_t key = hull.keys.begin; key < hull.keys.end; key += kStrip) {
-      amx_multiply_add({reinterpret_cast<const std::uint16_t*>(tile.v), shape.value_dim, tile.keys},
-                       {0, shape.value_dim}, {key, std::min(key + kStrip, hull.keys.end)}, scratch.weights,
-                       hull.rows, scratch.partial);
+      const KeyRange strip{key, std::min(key + kStrip, hull.keys.end)};
+      tiny |= amx_multiply_add({v, {0, shape.value_dim}, strip}, scratch.weights, hull.rows, scratch.partial);
     }
   }
 };
 
-inline void attend_matrix_unit(const TileShape& shape, const PackedTile& tile, const PanelJob& panel,
+// Returns false, having done nothing that counts, where tiny keys or values are not for the matrix unit.
+inline bool attend_matrix_unit(const TileShape& shape, const PackedTile& tile, const PanelJob& panel,
                                TileScratch& scratch) {
   const PanelHull hull = hull_of(panel.keys, panel.q.rows, tile.keys, kBlockWidth);
-  run_phases(MatrixUnitProducts{shape, tile, panel.q.data}, hull, scratch);
+  const MatrixUnitProducts products{shape, tile, panel.q.data};
+  run_phases(products, hull, scratch);
+  if (HWY_UNLIKELY(products.tiny)) return false;
   if (HWY_LIKELY(!any_special(shape.value_dim, hull.rows, scratch.partial))) {
     std::fill_n(scratch.shift, kPanelRows, 0);
-    return;
+    return true;
   }
   for (std::int64_t key = hull.keys.begin; key < hull.keys.end; ++key) {
     for (int i = 0; i < kPanelRows; ++i)
@@ -238,19 +230,16 @@ inline void attend_matrix_unit(const TileShape& shape, const PackedTile& tile, c
   }
   repair_partial(shape, widened(shape, tile, scratch), float_panel(shape, panel.q, scratch), panel.keys,
                  scratch);
+  return true;
 }
 
 inline void attend_tile_matrix_unit(const TileShape& shape, const PackedTile& tile,
                                     std::span<const PanelJob> panels, TileScratch& scratch) {
   const AmxTiles registers;
-  const bool tiny = any_tiny(reinterpret_cast<const std::uint16_t*>(tile.k), tile.keys * shape.head_dim) ||
-                    any_tiny(reinterpret_cast<const std::uint16_t*>(tile.v), tile.keys * shape.value_dim);
   for (const PanelJob& panel : panels) {
-    if (HWY_UNLIKELY(tiny || panel.q.tiny)) {
+    if (HWY_UNLIKELY(panel.q.tiny || !attend_matrix_unit(shape, tile, panel, scratch))) {
       attend_floats(shape, widened(shape, tile, scratch), float_panel(shape, panel.q, scratch), panel.keys,
                     scratch);
-    } else {
-      attend_matrix_unit(shape, tile, panel, scratch);
     }
     deposit(shape, panel, scratch);
   }
