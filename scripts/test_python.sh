@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_QUIET=2
 
 venv=build/python/venv
 [[ -x $venv/bin/pip ]] || "${PYTHON:-python3}" -m venv --clear "$venv"
-# The build requirements and the extra `test` of pyproject.toml. Without isolation the build folder can be used
+# The build requirements and the extra `test` of pyproject.toml. Without isolation the build folder can serve
 # again: an isolated build would see its tools at another path each time.
 requirements=$("$venv/bin/python" - <<'EOF'
 import sys

@@ -49,7 +49,7 @@ def window(value):
         left, right = value
     except (TypeError, ValueError):
         raise InvalidArgument(
-            f"window_size is {value!r}; it must be a pair (left, right), such as (128, 0), with -1 for unlimited"
+            f"window_size is {value!r}; it must be a pair (left, right) such as (128, 0), -1 for unlimited"
         ) from None
     return integer("window_size[0]", left), integer("window_size[1]", right)
 

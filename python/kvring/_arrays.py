@@ -16,7 +16,7 @@ def read(name, array):
         return _numpy_tensor(name, array)
     if not hasattr(type(array), "__dlpack__"):
         raise InvalidArgument(
-            f"{name} is of type {type(array).__name__}; it must be a NumPy array, or another array with __dlpack__"
+            f"{name} is of type {type(array).__name__}; it must be a NumPy array or have __dlpack__"
         )
     if getattr(array, "requires_grad", False):
         raise Unsupported(f"{name} requires a gradient, which kvring does not compute; pass {name}.detach()")

@@ -82,7 +82,8 @@ def attention(
     Returns
     -------
     out : array, shape (batch, q_len, q_heads, value_dim) or (q_len, q_heads, value_dim)
-        Of the package that `q` comes from, in the dtype of `q`; or `out` itself. A row that sees no key is 0.
+        Of the package that `q` comes from, in the dtype of `q`; or `out` itself. A row that sees no key
+        is 0.
     lse : array, shape (batch, q_heads, q_len) or (q_heads, q_len)
         Only with `return_lse`: float32, natural logarithm of the sum of exponentials of the scaled (and
         capped) logits and of the sink. -inf for a row that sees no key and has no sink.
@@ -92,7 +93,8 @@ def attention(
     InvalidArgument
         (a ValueError) for a value that no call may have, or for arrays that do not fit together.
     Unsupported
-        (a NotImplementedError) for a dtype that kvring does not have, and for tensors that require a gradient.
+        (a NotImplementedError) for a dtype that kvring does not have, and for tensors that require a
+        gradient.
     OutOfBudget
         (a MemoryError) if the machine has not enough memory or threads.
 
@@ -102,8 +104,8 @@ def attention(
     a document alone or packed with others.
 
     Other Python threads run meanwhile, and may call this function too. Inputs must not change during the
-    call. Ctrl-C in the main thread ends the call: with one rank within about 0.1 s, with several when each has
-    finished the block it is at.
+    call. Ctrl-C in the main thread ends the call: with one rank within about 0.1 s, with several when each
+    has finished the block it is at.
 
     Examples
     --------
@@ -137,7 +139,7 @@ def attention(
     >>> kvring.attention(q, k, v, ranks=0)
     Traceback (most recent call last):
     ...
-    kvring._errors.InvalidArgument: ranks is 0; it must be an integer from 1 to 1024
+    kvring.InvalidArgument: ranks is 0; it must be an integer from 1 to 1024
     """
     problem = _core.Problem()
     problem.causal = arguments.flag("causal", causal)

@@ -54,3 +54,9 @@ class Internal(Error):
     """A fault of kvring itself: please report it."""
 
     code = "Internal"
+
+
+# Users see them where they import them from.
+for _error in (Error, InvalidArgument, Unsupported, InputFile, Transport, Timeout, OutOfBudget, Internal):
+    _error.__module__ = "kvring"
+del _error

@@ -183,7 +183,7 @@ nb::ndarray<nb::array_api> empty(const std::vector<std::size_t>& shape, DType dt
   void* data = ::operator new(std::max<std::size_t>(bytes, 1), kAlignment);
   const nb::capsule owner(data, [](void* memory) noexcept { ::operator delete(memory, kAlignment); });
   return nb::ndarray<nb::array_api>(data, shape.size(), shape.data(), owner, nullptr, dlpack_dtype(dtype),
-                       nb::device::cpu::value);
+                                    nb::device::cpu::value);
 }
 
 void bind_tensor(nb::module_& m) {

@@ -14,7 +14,9 @@ def address(array):
 VIEWS = {
     "heads before tokens": lambda a: np.ascontiguousarray(a.swapaxes(1, 2)).swapaxes(1, 2),
     "every third token": lambda a: np.repeat(a, 3, axis=1)[:, ::3],
-    "a part of each row": lambda a: np.concatenate([a + 1, a, a - 1], axis=-1)[..., a.shape[-1] : 2 * a.shape[-1]],
+    "a part of each row": lambda a: np.concatenate([a + 1, a, a - 1], axis=-1)[
+        ..., a.shape[-1] : 2 * a.shape[-1]
+    ],
     "Fortran order outside": lambda a: np.moveaxis(np.ascontiguousarray(np.moveaxis(a, 0, 2)), 2, 0),
 }
 
@@ -115,9 +117,17 @@ def unaligned(a):
 REFUSED = {
     "a list": (lambda a: a.tolist(), kvring.InvalidArgument, "k is of type list; it must be a NumPy array"),
     "None": (lambda a: None, kvring.InvalidArgument, "k is of type NoneType"),
-    "float64": (lambda a: a.astype(np.float64), kvring.Unsupported, "k is float64; it must be float32, float16"),
+    "float64": (
+        lambda a: a.astype(np.float64),
+        kvring.Unsupported,
+        "k is float64; it must be float32, float16",
+    ),
     "integers": (lambda a: a.astype(np.int32), kvring.Unsupported, "k is int32"),
-    "foreign float64": (lambda a: Foreign(a.astype(np.float64)), kvring.Unsupported, "k is float64; it must be"),
+    "foreign float64": (
+        lambda a: Foreign(a.astype(np.float64)),
+        kvring.Unsupported,
+        "k is float64; it must be",
+    ),
     "foreign complex": (lambda a: Foreign(a.astype(np.complex64)), kvring.Unsupported, "k is complex64"),
     "foreign uint16": (lambda a: Foreign(a.astype(np.uint16)), kvring.Unsupported, "k is uint16"),
     "swapped bytes": (lambda a: a.astype(a.dtype.newbyteorder()), kvring.Unsupported, "k is >f4"),
@@ -128,14 +138,22 @@ REFUSED = {
     "0 dimensions": (lambda a: a[0, 0, 0, 0, ...], kvring.InvalidArgument, "k has 0 dimensions"),
     "5 dimensions": (lambda a: a[None], kvring.InvalidArgument, "k has 5 dimensions"),
     "3 beside 4": (lambda a: a[0], kvring.InvalidArgument, "q has 4 dimensions and k has 3"),
-    "another head dim": (lambda a: a[..., :8], kvring.InvalidArgument, r"k has shape \(1, 70, 2, 8\); it must be"),
+    "another head dim": (
+        lambda a: a[..., :8],
+        kvring.InvalidArgument,
+        r"k has shape \(1, 70, 2, 8\); it must be",
+    ),
     "another batch": (lambda a: np.repeat(a, 2, 0), kvring.InvalidArgument, r"k has shape \(2, 70, 2, 16\)"),
     "dims apart": (
         lambda a: np.repeat(a, 2, -1)[..., ::2],
         kvring.InvalidArgument,
         "k has a stride of 2 in its last dimension; it must be 1",
     ),
-    "backwards": (lambda a: a[:, ::-1], kvring.InvalidArgument, "k has a stride of -32 elements in dimension 1"),
+    "backwards": (
+        lambda a: a[:, ::-1],
+        kvring.InvalidArgument,
+        "k has a stride of -32 elements in dimension 1",
+    ),
     "unaligned": (unaligned, kvring.InvalidArgument, "k starts at an address that is not a multiple"),
 }
 

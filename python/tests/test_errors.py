@@ -19,6 +19,7 @@ CLASSES = {
 def test_each_kind_is_an_error_of_kvring_and_of_python(name):
     cls = getattr(kvring, name)
     assert issubclass(cls, kvring.Error) and issubclass(cls, CLASSES[name])
+    assert f"{cls.__module__}.{cls.__qualname__}" == f"kvring.{name}"
     assert cls.code == name and cls("words").code == name and str(cls("words")) == "words"
 
 
@@ -40,7 +41,10 @@ CASES = {
     "cu_seqlens_q has no entries": {"cu_seqlens_q": [], "cu_seqlens_kv": []},
     r"cu_seqlens_q\[1\] is 70.0; it must be an integer": {"cu_seqlens_q": [0, 70.0]},
     "cu_seqlens_q is 70; it must be a sequence of integers": {"cu_seqlens_q": 70},
-    "cu_seqlens_q ends at 60; it must end at q_len, which is 70": {"cu_seqlens_q": [0, 60], "cu_seqlens_kv": [0, 70]},
+    "cu_seqlens_q ends at 60; it must end at q_len, which is 70": {
+        "cu_seqlens_q": [0, 60],
+        "cu_seqlens_kv": [0, 70],
+    },
     "accumulation is 'exact'; it must be one of 'reproducible', 'online'": {"accumulation": "exact"},
     "ranks is 0; it must be an integer from 1 to 1024": {"ranks": 0},
     "ranks is True; it must be an integer": {"ranks": True},

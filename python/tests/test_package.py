@@ -87,4 +87,9 @@ def test_types(tmp_path):
 def test_stubs_agree_with_what_they_describe(tmp_path, monkeypatch):
     pytest.importorskip("mypy")
     monkeypatch.chdir(tmp_path)
-    run("mypy.stubtest", "kvring", "--allowlist", str(pathlib.Path(__file__).parent / "stubtest_allowlist.txt"))
+    run(
+        "mypy.stubtest",
+        "kvring",
+        "--allowlist",
+        str(pathlib.Path(__file__).parent / "stubtest_allowlist.txt"),
+    )

@@ -1,5 +1,10 @@
 """PyTorch's tensors, where it is installed."""
 
+import json
+import pathlib
+import subprocess
+import sys
+
 import inputs
 import kvring
 import numpy as np
@@ -63,3 +68,19 @@ def test_tensors_without_memory():
     q, k, v = tensors(5, torch.float32)
     with pytest.raises(kvring.InvalidArgument, match="k does not say on which device"):
         kvring.attention(q, k.to("meta"), v)
+
+
+def test_the_benchmark_runs():
+    script = pathlib.Path(__file__).parents[2] / "bench" / "attention.py"
+    masks = ["full", "causal", "window", "narrow-v"]
+    sizes = ["--n", "256", "--head-dim", "64", "--repeat", "1"]
+    command = [sys.executable, script, *sizes, "--json", "--mask", *masks]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [(row["mask"], row["dtype"]) for row in rows] == [(m, d) for m in masks for d in ("f32", "bf16")]
+    for row in rows:
+        assert row["torch_falls_back"] == (row["mask"] == "narrow-v")
+        # Values are normal, so below 6: half a unit in the last place of bf16 is 2^-6 there.
+        allowed = 2.0**-6 if row["dtype"] == "bf16" else 1e-5
+        assert max(row["kvring_largest_error"], row["torch_largest_error"]) <= allowed

@@ -38,7 +38,13 @@ CASES = {
     "nothing at all": ({"q_len": 0, "kv_len": 0}, {}),
     "everything": (
         {"q_heads": 4, "kv_heads": 2, "value_dim": 20},
-        {**DOCUMENTS, "causal": True, "window_size": (11, -1), "softcap": 3.0, "sinks": [0.0, 1.0, -2.0, 3.0]},
+        {
+            **DOCUMENTS,
+            "causal": True,
+            "window_size": (11, -1),
+            "softcap": 3.0,
+            "sinks": [0.0, 1.0, -2.0, 3.0],
+        },
     ),
 }
 
