@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Usage: scripts/install_deps.sh [--checks]
-# Installs what building and testing kvring needs on Debian 12, Ubuntu 24.04 or later; with --checks also
-# what .ci/run needs (clang tools, the second MPI). Does nothing, quickly, when everything is there.
+# Usage: scripts/install_deps.sh [--python | --checks]
+# Installs what building and testing kvring needs on Debian 12, Ubuntu 24.04 or later; with --python also
+# what the Python package needs, with --checks all that .ci/run needs (that, clang tools, the second MPI). Does
+# nothing, quickly, when everything is there.
 set -euo pipefail
 
 packages=(
@@ -10,11 +11,15 @@ packages=(
   libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev
   openmpi-bin libopenmpi-dev
 )
+python=(python3-dev python3-venv)
 case ${1:-} in
   "") ;;
-  --checks) packages+=(git clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 mpich libmpich-dev) ;;
+  --python) packages+=("${python[@]}") ;;
+  --checks)
+    packages+=("${python[@]}" git clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 mpich libmpich-dev)
+    ;;
   *)
-    echo "usage: $0 [--checks]" >&2
+    echo "usage: $0 [--python | --checks]" >&2
     exit 2
     ;;
 esac
