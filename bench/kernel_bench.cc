@@ -11,13 +11,13 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <random>
 #include <vector>
 
-#include "bench/peak.h"
 #include "kernel/panel.h"
 #include "kernel/tile.h"
+#include "peak/peak.h"
+#include "peak/rate.h"
 
 namespace kvring {
 namespace {
@@ -30,12 +30,6 @@ struct Case {
   Accumulation accumulation;
   std::int64_t dim, keys;
 };
-
-double thread_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 // Keys, values and queries of one head, packed, and the state of a few panels.
 class Workload {
