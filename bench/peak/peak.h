@@ -33,7 +33,8 @@ class ReadBandwidth {
   // Takes and touches that many bytes. Throws std::bad_alloc.
   explicit ReadBandwidth(std::int64_t bytes);
 
-  // 1e9 bytes per second of wall time, the best of a few tries, all threads together.
+  // 1e9 bytes per second, the best of a few tries: of the thread's own time, or, all threads together, of
+  // wall time.
   double gbytes_per_s(int threads) const;
 
  private:

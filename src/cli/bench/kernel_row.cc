@@ -78,7 +78,8 @@ KernelRatio compare(const Subject& base, const Subject& subject, KernelCase::Suf
   KernelRatio ratio{subject.what, base.what, ratio_target(subject.what, suffix), 0};
   std::vector<double> values;
   for (std::size_t i = 0; i < subject.samples.size(); ++i) {
-    const double a = base.samples[i].wall_s, b = subject.samples[i].wall_s;
+    const double a = base.samples[i].own_s(subject.what.threads);  // alike for both
+    const double b = subject.samples[i].own_s(subject.what.threads);
     // Grouped heads do more work than the base: speed for speed. The others do the same.
     values.push_back(suffix == KernelCase::Suffix::kGroup ? gflops(subject, b) / gflops(base, a) : a / b);
   }
@@ -110,12 +111,13 @@ KernelResult measure_case(const KernelCase& c, const MeasureOptions& options, co
   row.seconds = median_wall_s(subject.samples);
   row.cpu_seconds = median_cpu_s(subject.samples);
   row.repeats = options.repeats;
-  row.gflops = gflops(subject, row.seconds);
+  const double own_s = median_own_s(subject.samples, c.threads);
+  row.gflops = gflops(subject, own_s);
   row.peak_name = ceiling_name(c.dtype, before);
   row.peak_gflops = {ceiling_of(row.peak_name, before), ceiling_of(row.peak_name, after)};
   if (c.dtype == DType::kBF16 && before.bf16_amx_gflops)
     row.amx_peak_gflops = std::max(*before.bf16_amx_gflops, *after.bf16_amx_gflops);
-  if (decode) row.gbytes_per_s = kv_bytes(row.problem) / row.seconds * 1e-9;
+  if (decode) row.gbytes_per_s = kv_bytes(row.problem) / own_s * 1e-9;
   row.target = target_fraction(c);
   row.marks =
       marks_of(decode ? row.read_gbytes_per_s : row.peak_gflops, {row.seconds, row.cpu_seconds}, c.threads);

@@ -15,9 +15,9 @@ namespace kvring::cli {
 struct KernelRow {
   KernelCase what;
   Problem problem;
-  double seconds = 0, cpu_seconds = 0;  // medians
+  double seconds = 0, cpu_seconds = 0;  // medians: wall, and of all threads
   int repeats = 0;
-  double gflops = 0;                      // needed work only
+  double gflops = 0;                      // needed work only, by Sample::own_s
   std::string peak_name;                  // "f32_fma", "bf16_dot": the ceiling
   Ceiling peak_gflops;                    // of as many threads
   std::optional<double> amx_peak_gflops;  // bf16, where there is AMX

@@ -14,6 +14,13 @@ double process_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
+template <typename Part>
+double median_of(const std::vector<Sample>& samples, const Part& part) {
+  std::vector<double> values;
+  for (const Sample& s : samples) values.push_back(part(s));
+  return median(std::move(values));
+}
+
 }  // namespace
 
 Sample time_work(const std::function<void()>& work, int times) {
@@ -32,15 +39,15 @@ double median(std::vector<double> values) {
 }
 
 double median_wall_s(const std::vector<Sample>& samples) {
-  std::vector<double> seconds;
-  for (const Sample& s : samples) seconds.push_back(s.wall_s);
-  return median(std::move(seconds));
+  return median_of(samples, [](const Sample& s) { return s.wall_s; });
 }
 
 double median_cpu_s(const std::vector<Sample>& samples) {
-  std::vector<double> seconds;
-  for (const Sample& s : samples) seconds.push_back(s.cpu_s);
-  return median(std::move(seconds));
+  return median_of(samples, [](const Sample& s) { return s.cpu_s; });
+}
+
+double median_own_s(const std::vector<Sample>& samples, int threads) {
+  return median_of(samples, [threads](const Sample& s) { return s.own_s(threads); });
 }
 
 bool is_shared(const Sample& sample, int threads) {

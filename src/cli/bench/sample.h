@@ -10,6 +10,10 @@ namespace kvring::cli {
 struct Sample {
   double wall_s = 0;
   double cpu_s = 0;  // of all threads of the process
+
+  // What speeds are computed from. One thread: its own processor time, as the ceilings are, so that others on
+  // its core hardly count. Several: wall time, because waiting for each other is theirs.
+  double own_s(int threads) const { return threads == 1 ? cpu_s : wall_s; }
 };
 
 // Runs `work` so many times; the sample is of one of them.
@@ -19,6 +23,7 @@ Sample time_work(const std::function<void()>& work, int times);
 double median(std::vector<double> values);
 double median_wall_s(const std::vector<Sample>& samples);
 double median_cpu_s(const std::vector<Sample>& samples);
+double median_own_s(const std::vector<Sample>& samples, int threads);
 
 // Measured before and after: the larger counts.
 struct Ceiling {

@@ -14,6 +14,8 @@ TEST(Samples, Median) {
   EXPECT_EQ(median({9, 1, 2, 4}), 3);
   EXPECT_EQ(median_wall_s({{3, 1}, {1, 2}, {2, 3}}), 2);
   EXPECT_EQ(median_cpu_s({{3, 1}, {1, 5}, {2, 3}}), 3);
+  EXPECT_EQ(median_own_s({{3, 1}, {1, 5}, {2, 3}}, 1), 3);
+  EXPECT_EQ(median_own_s({{3, 1}, {1, 5}, {2, 3}}, 2), 2);
 }
 
 TEST(Samples, WorkIsDoneAsOftenAsSaid) {
