@@ -39,7 +39,7 @@ void expect_positive(const json& object, std::initializer_list<const char*> keys
 void expect_row(const json& row) {
   for (const char* key : {"case", "dtype", "mask", "accumulation", "peak"}) EXPECT_TRUE(row[key].is_string());
   expect_positive(row, {"head_dim", "value_dim", "n", "queries", "q_heads", "kv_heads", "threads", "repeats",
-                        "seconds", "cpu_seconds", "gflops", "fraction_of_peak"});
+                        "seconds", "cpu_seconds", "gflops", "fraction_of_peak", "best_fraction"});
   expect_positive(row["peak_gflops"], {"before", "after"});
   for (const char* key : {"fraction_of_amx_peak", "gbytes_per_s", "fraction_of_read", "target"})
     expect_number_or_null(row, key);

@@ -6,11 +6,17 @@
 namespace kvring::cli {
 namespace {
 
-constexpr const char* kColumns = "{:<32} {:>7} {:>10} {:>8} {:>8} {:>7} {:>7} {:>8}  {:<18} {}\n";
+constexpr const char* kColumns = "{:<32} {:>7} {:>10} {:>8} {:>8} {:>7} {:>7} {:>8} {:>6}  {:<15} {}";
 
 Json ceiling_json(const Ceiling& ceiling) { return {{"before", ceiling.before}, {"after", ceiling.after}}; }
 
 std::string number(double value, int digits) { return fmt::format("{:.{}f}", value, digits); }
+
+// A line of the table, whose last column is mostly empty.
+std::string line(std::string text) {
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text + "\n";
+}
 
 std::string verdict(bool reached) { return reached ? "reached" : "missed"; }
 
@@ -41,6 +47,7 @@ Json row_json(const KernelRow& row) {
           {"gbytes_per_s", decode ? Json(*row.gbytes_per_s) : Json()},
           {"read_gbytes_per_s", decode ? ceiling_json(row.read_gbytes_per_s) : Json()},
           {"fraction_of_read", decode ? Json(row.fraction()) : Json()},
+          {"best_fraction", row.best_fraction()},
           {"target", row.target ? Json(*row.target) : Json()},
           {"reached", row.target ? Json(row.fraction() >= *row.target) : Json()},
           {"marks", row.marks}};
@@ -56,19 +63,20 @@ Json ratio_json(const KernelRatio& r) {
 }
 
 std::string table_head() {
-  return fmt::format(kColumns, "case", "threads", "seconds", "GFLOP/s", "of peak", "of AMX", "GB/s",
-                     "of reads", "target", "");
+  return line(fmt::format(kColumns, "case", "threads", "seconds", "GFLOP/s", "of peak", "of AMX", "GB/s",
+                          "of reads", "best", "target", ""));
 }
 
 std::string row_text(const KernelRow& row) {
   const bool decode = row.gbytes_per_s.has_value();
-  return fmt::format(
+  return line(fmt::format(
       kColumns, case_name(row.what), row.what.threads, fmt::format("{:.4g}", row.seconds),
       number(row.gflops, 1), number(row.fraction_of_peak(), 3),
       row.amx_peak_gflops ? number(row.gflops / *row.amx_peak_gflops, 3) : "-",
       decode ? number(*row.gbytes_per_s, 1) : "-", decode ? number(row.fraction(), 3) : "-",
-      row.target ? fmt::format(">= {:.2f} {}", *row.target, verdict(row.fraction() >= *row.target)) : "-",
-      fmt::join(row.marks, ", "));
+      number(row.best_fraction(), 3),
+      row.target ? fmt::format("{:.2f} {}", *row.target, verdict(row.fraction() >= *row.target)) : "-",
+      fmt::join(row.marks, ", ")));
 }
 
 std::string ratio_text(const KernelRatio& r) {

@@ -113,6 +113,7 @@ KernelResult measure_case(const KernelCase& c, const MeasureOptions& options, co
   row.repeats = options.repeats;
   const double own_s = median_own_s(subject.samples, c.threads);
   row.gflops = gflops(subject, own_s);
+  row.best_speed = own_s / least_own_s(subject.samples, c.threads);
   row.peak_name = ceiling_name(c.dtype, before);
   row.peak_gflops = {ceiling_of(row.peak_name, before), ceiling_of(row.peak_name, after)};
   if (c.dtype == DType::kBF16 && before.bf16_amx_gflops)

@@ -18,6 +18,7 @@ struct KernelRow {
   double seconds = 0, cpu_seconds = 0;  // medians: wall, and of all threads
   int repeats = 0;
   double gflops = 0;                      // needed work only, by Sample::own_s
+  double best_speed = 1;                  // of the fastest run, in those of the median
   std::string peak_name;                  // "f32_fma", "bf16_dot": the ceiling
   Ceiling peak_gflops;                    // of as many threads
   std::optional<double> amx_peak_gflops;  // bf16, where there is AMX
@@ -31,6 +32,8 @@ struct KernelRow {
   double fraction() const {
     return gbytes_per_s ? *gbytes_per_s / read_gbytes_per_s.value() : fraction_of_peak();
   }
+  // Of the fastest run: ceilings are the best of some tries, too.
+  double best_fraction() const { return fraction() * best_speed; }
 };
 
 // A case against the one without its last suffix, run by turns.

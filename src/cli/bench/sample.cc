@@ -50,6 +50,12 @@ double median_own_s(const std::vector<Sample>& samples, int threads) {
   return median_of(samples, [threads](const Sample& s) { return s.own_s(threads); });
 }
 
+double least_own_s(const std::vector<Sample>& samples, int threads) {
+  double least = samples.front().own_s(threads);
+  for (const Sample& s : samples) least = std::min(least, s.own_s(threads));
+  return least;
+}
+
 bool is_shared(const Sample& sample, int threads) {
   return sample.cpu_s < (1 - kTrusted) * sample.wall_s * threads;
 }

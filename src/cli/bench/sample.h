@@ -24,6 +24,7 @@ double median(std::vector<double> values);
 double median_wall_s(const std::vector<Sample>& samples);
 double median_cpu_s(const std::vector<Sample>& samples);
 double median_own_s(const std::vector<Sample>& samples, int threads);
+double least_own_s(const std::vector<Sample>& samples, int threads);
 
 // Measured before and after: the larger counts.
 struct Ceiling {

@@ -16,6 +16,8 @@ TEST(Samples, Median) {
   EXPECT_EQ(median_cpu_s({{3, 1}, {1, 5}, {2, 3}}), 3);
   EXPECT_EQ(median_own_s({{3, 1}, {1, 5}, {2, 3}}, 1), 3);
   EXPECT_EQ(median_own_s({{3, 1}, {1, 5}, {2, 3}}, 2), 2);
+  EXPECT_EQ(least_own_s({{3, 2}, {1, 5}, {2, 3}}, 1), 2);
+  EXPECT_EQ(least_own_s({{3, 2}, {1, 5}, {2, 3}}, 2), 1);
 }
 
 TEST(Samples, WorkIsDoneAsOftenAsSaid) {
