@@ -8,7 +8,6 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
-using testing::Each;
 using testing::HasSubstr;
 
 class Bench : public KvringTest {

@@ -19,12 +19,14 @@ struct Subject {
   std::vector<Sample> samples;
 };
 
+// Decode gets as many heads as fill the memory.
 Problem subject_problem(const KernelCase& c, std::int64_t memory_bytes) {
-  const Problem one = case_problem(c, 1);
-  if (c.mask != KernelCase::Mask::kDecode) return one;
-  return case_problem(
-      c, std::max<std::int64_t>(
-             1, static_cast<std::int64_t>(std::ceil(static_cast<double>(memory_bytes) / kv_bytes(one)))));
+  std::int64_t heads = 1;
+  if (c.mask == KernelCase::Mask::kDecode) {
+    const double wanted = static_cast<double>(memory_bytes) / kv_bytes(case_problem(c, 1));
+    heads = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(wanted)));
+  }
+  return case_problem(c, heads);
 }
 
 Subject make_subject(const KernelCase& c, const MeasureOptions& options) {
