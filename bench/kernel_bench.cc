@@ -1,129 +1,128 @@
-// Tile attention on one thread against the machine's own fused multiply-add peak, measured before and after
-// each case.
+// The phases of attending packed blocks, each alone, on one thread.
 //
-//   build/release/bin/kernel_bench --benchmark_filter=f32
+//   build/release/bin/kernel_bench --benchmark_filter='attend/bf16'
 //
-// Counters: GFLOP/s of the 4 * rows * keys * dim operations that attention needs, the peak, and their ratio,
-// which is what means something on a shared machine. Times are of the thread's processor, so that other
-// programs count less.
+// Times are of the thread's processor, so that other programs count less. Attention is held against the
+// ceiling of its arithmetic, measured before and after; the phases that only move data say how much of it.
+// `kvring bench kernel` measures whole rows of the table.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <ctime>
-#include <random>
-#include <vector>
+#include <string>
 
-#include "bench/peak.h"
-#include "kernel/panel.h"
-#include "kernel/tile.h"
+#include "cli/bench/block_run.h"
+#include "peak/peak.h"
+#include "peak/rate.h"
 
 namespace kvring {
 namespace {
 
-constexpr int kPanels = 4;  // as the executor has it
-constexpr std::int64_t kTile = 512;
+using cli::BlockRun;
 
 struct Case {
-  DType dtype;
-  Accumulation accumulation;
-  std::int64_t dim, keys;
+  DType dtype = DType::kF32;
+  std::int64_t head_dim = 0, value_dim = 0;
+  Accumulation accumulation = Accumulation::kReproducible;
 };
 
-double thread_seconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+// One job of the kernel: as many queries as share a read of a tile, over enough keys to forget the ends.
+Problem problem_of(const Case& c) {
+  Problem p;
+  p.q_len = kItemPanels * kPanelRows;
+  p.kv_len = 8192;
+  p.head_dim = c.head_dim;
+  p.value_dim = c.value_dim;
+  p.q_dtype = p.kv_dtype = p.out_dtype = c.dtype;
+  p.accumulation = c.accumulation;
+  return p;
 }
 
-// Keys, values and queries of one head, packed, and the state of a few panels.
-class Workload {
- public:
-  explicit Workload(const Case& c)
-      : case_(c),
-        shape_{c.dim, c.dim, kTile, c.dtype, products_of(c.dtype, c.dtype), c.accumulation, {0.125f, 0.0f}},
-        scratch_(shape_),
-        tile_bytes_(kTile * c.dim * static_cast<std::int64_t>(dtype_bytes(c.dtype))),
-        k_(c.keys / kTile * tile_bytes_),
-        v_(c.keys / kTile * tile_bytes_),
-        q_(kPanels * query_bytes(shape_.products, c.dim)),
-        states_(kPanels * panel_bytes(c.dim, c.accumulation)) {
-    std::mt19937 rng(1);
-    std::normal_distribution<float> normal;
-    std::vector<std::byte> rows(static_cast<std::size_t>(tile_bytes_));
-    const ConstTensorView view = dense_view<const void>(rows.data(), c.dtype, {1, kTile, 1, c.dim});
-    for (std::int64_t t = 0; t < c.keys / kTile; ++t) {
-      for (std::int64_t i = 0; i < kTile * c.dim; ++i) store_element(rows.data(), c.dtype, i, normal(rng));
-      pack_keys(shape_.products, {&view, 0, 0, 0, kTile}, k_.data() + t * tile_bytes_);
-      pack_values(shape_.products, {&view, 0, 0, 0, kTile}, v_.data() + t * tile_bytes_);
-    }
-    const std::int64_t panel = query_bytes(shape_.products, c.dim);
-    std::array<std::int64_t, kPanelRows> offsets;
-    for (int i = 0; i < kPanelRows; ++i) offsets[static_cast<std::size_t>(i)] = i * c.dim;
-    for (std::size_t p = 0; p < kPanels; ++p) {
-      for (std::int64_t i = 0; i < kPanelRows * c.dim; ++i)
-        store_element(rows.data(), c.dtype, i, normal(rng));
-      jobs_[p] = {pack_queries(shape_.products, view, offsets.data(), kPanelRows,
-                               q_.data() + static_cast<std::int64_t>(p) * panel),
-                  nullptr,
-                  states_.data() + static_cast<std::int64_t>(p) * panel_bytes(c.dim, c.accumulation)};
-    }
-  }
-
-  void run() {
-    for (const PanelJob& job : jobs_) panel_init(job.state, case_.dim, case_.accumulation);
-    for (std::int64_t t = 0; t < case_.keys / kTile; ++t) {
-      attend_tile(shape_, {k_.data() + t * tile_bytes_, v_.data() + t * tile_bytes_, kTile}, jobs_, scratch_);
-    }
-  }
-
-  double flops() const { return 4.0 * kPanels * kPanelRows * static_cast<double>(case_.keys * case_.dim); }
-
- private:
-  Case case_;
-  TileShape shape_;
-  TileScratch scratch_;
-  std::int64_t tile_bytes_;
-  AlignedBuffer k_, v_, q_, states_;
-  std::array<PanelJob, kPanels> jobs_;
-};
-
-void bench_case(benchmark::State& state, const Case& c) {
-  const FloatEnvironment environment;
-  Workload work(c);
+template <typename Work>
+double best_seconds(benchmark::State& state, const Work& work) {
   double best = 1e9;
-  double peak = fma_peak_gflops();
   for (auto _ : state) {
     const double start = thread_seconds();
-    work.run();
+    work();
     const double seconds = thread_seconds() - start;
     best = std::min(best, seconds);
     state.SetIterationTime(seconds);
   }
-  peak = std::max(peak, fma_peak_gflops());
-  state.counters["GFLOP/s"] = work.flops() / best * 1e-9;
+  return best;
+}
+
+double ceiling(DType dtype) {
+  const double fma = fma_peak_gflops();
+  return dtype == DType::kBF16 ? std::max(fma, bf16_dot_peak_gflops().value_or(0)) : fma;
+}
+
+void bench_attend(benchmark::State& state, const Case& c) {
+  const Problem p = problem_of(c);
+  BlockRun run(p, 1);
+  run.begin();
+  const double before = ceiling(c.dtype);
+  const double seconds = best_seconds(state, [&] { run.attend(); });
+  const double peak = std::max(before, ceiling(c.dtype));
+  const double gflops = 2.0 * static_cast<double>(p.q_len * p.kv_len) *
+                        static_cast<double>(p.head_dim + p.value_dim) / seconds * 1e-9;
+  state.counters["GFLOP/s"] = gflops;
   state.counters["peak"] = peak;
-  state.counters["of peak"] = work.flops() / best * 1e-9 / peak;
+  state.counters["of_peak"] = gflops / peak;
+}
+
+// `elements`: of the tensors that a phase reads or writes.
+void bench_moves(benchmark::State& state, const Case& c, void (BlockRun::*phase)(), std::int64_t elements) {
+  BlockRun run(problem_of(c), 1);
+  run.run();
+  const double seconds = best_seconds(state, [&] { (run.*phase)(); });
+  state.counters["GB/s"] =
+      static_cast<double>(elements * static_cast<std::int64_t>(dtype_bytes(c.dtype))) / seconds * 1e-9;
+}
+
+template <typename Bench>
+void add(const std::string& name, const Bench& bench) {
+  benchmark::RegisterBenchmark(name.c_str(), bench)->UseManualTime();
+}
+
+// Keys and values are packed together; beside a dim of 1 the other hardly counts.
+void add_packing(DType dtype, std::int64_t dim) {
+  const std::int64_t keys = problem_of({}).kv_len;
+  const auto name = [&](const char* what) { return fmt::format("{}/{}/d{}", what, dtype_name(dtype), dim); };
+  add(name("pack_keys"), [=](benchmark::State& s) {
+    bench_moves(s, {dtype, dim, 1}, &BlockRun::pack, keys * (dim + 1));
+  });
+  add(name("pack_values"), [=](benchmark::State& s) {
+    bench_moves(s, {dtype, 1, dim}, &BlockRun::pack, keys * (dim + 1));
+  });
+}
+
+void add_attention(const Case& c) {
+  const std::string suffix = fmt::format("{}/d{}{}", dtype_name(c.dtype), c.head_dim,
+                                         c.head_dim == c.value_dim ? "" : fmt::format("v{}", c.value_dim));
+  const char* sum = c.accumulation == Accumulation::kOnline ? "online" : "reproducible";
+  const std::int64_t out = problem_of(c).q_len * c.value_dim;
+  const auto name = [&](const char* what) { return fmt::format("{}/{}/{}", what, suffix, sum); };
+  add(name("attend"), [=](benchmark::State& s) { bench_attend(s, c); });
+  add(name("begin"), [=](benchmark::State& s) { bench_moves(s, c, &BlockRun::begin, out); });
+  add(name("finish"), [=](benchmark::State& s) { bench_moves(s, c, &BlockRun::finish, out); });
+}
+
+void add_all() {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const std::int64_t dim : {64, 128, 256}) {
+      add_packing(dtype, dim);
+      for (const Accumulation sum : {Accumulation::kReproducible, Accumulation::kOnline})
+        add_attention({dtype, dim, dim, sum});
+    }
+    add_attention({dtype, 192, 128});
+  }
 }
 
 }  // namespace
 }  // namespace kvring
 
 int main(int argc, char** argv) {
-  using namespace kvring;
-  for (DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    for (Accumulation sum : {Accumulation::kReproducible, Accumulation::kOnline}) {
-      for (std::int64_t dim : {64, 128}) {
-        const std::string name = fmt::format("{}-{}-d{}-n8192", dtype_name(dtype),
-                                             sum == Accumulation::kOnline ? "online" : "reproducible", dim);
-        const Case c{dtype, sum, dim, 8192};
-        benchmark::RegisterBenchmark(name.c_str(), [c](benchmark::State& s) {
-          bench_case(s, c);
-        })->UseManualTime();
-      }
-    }
-  }
+  kvring::add_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace kvring::cli {
 
@@ -19,6 +20,10 @@ Command add_attend(CLI::App& program);
 Command add_verify(CLI::App& program);
 Command add_generate(CLI::App& program);
 Command add_info(CLI::App& program);
+// `bench` and the commands below it, these first.
+std::vector<Command> add_bench(CLI::App& program);
+Command add_bench_kernel(CLI::App& bench);
+Command add_bench_attend(CLI::App& bench);
 
 // Bumped when a key of any --json output changes its meaning or goes.
 inline constexpr int kSchemaVersion = 1;

@@ -32,14 +32,6 @@ struct GenerateOptions {
   bool quiet = false;
 };
 
-std::array<std::int64_t, 4> parse_shape(const char* flag, const std::string& text) {
-  const std::vector<std::int64_t> extents = parse_list(flag, text);
-  if (extents.size() != 4)
-    throw InvalidArgument(
-        fmt::format("{} is '{}'; it must be batch,seqlen,heads,dim, such as 1,4096,8,128", flag, text));
-  return {extents[0], extents[1], extents[2], extents[3]};
-}
-
 GenerateSpec understand(const GenerateOptions& o) {
   if (!o.shape)
     throw InvalidArgument("--shape is missing: batch,seqlen,heads,dim of q, such as 1,4096,8,128");

@@ -98,15 +98,17 @@ CLI::Option* add(CLI::App& app, const char* group, const char* flag, std::option
 
 }  // namespace
 
-void add_job_flags(CLI::App& app, JobOptions& o) {
+void add_input_flags(CLI::App& app, JobOptions& o) {
   const char* group = "Input";
   add(app, group, "--input", o.input, "F.safetensors", "File with tensors q, k and v");
   add(app, group, "--q", o.q, "F.npy", "Queries: (batch, seqlen, heads, dim), or without batch");
   add(app, group, "--k", o.k, "F.npy", "Keys");
   add(app, group, "--v", o.v, "F.npy", "Values; their dim may differ");
   add(app, group, "--sinks", o.sinks, "F.npy", "One f32 logit per query head that joins the denominator");
+}
 
-  group = "Attention";
+void add_attention_flags(CLI::App& app, JobOptions& o) {
+  const char* group = "Attention";
   app.add_flag("--causal", o.causal, "Query i sees keys up to i + kv length - q length")
       ->disable_flag_override()
       ->group(group);
@@ -120,8 +122,10 @@ void add_job_flags(CLI::App& app, JobOptions& o) {
   add(app, group, "--accumulation", o.accumulation, "reproducible|online",
       "Same bits at every ring size (default), or less memory");
   add(app, group, "--tile", o.tile, "N", "Keys per tile; part of the numerical contract (default 512)");
+}
 
-  group = "Ring";
+void add_ring_flags(CLI::App& app, JobOptions& o) {
+  const char* group = "Ring";
   add(app, group, "--ranks", o.ranks, "P", "Ring size (default 1, or what mpirun started)");
   add(app, group, "--layout", o.layout, "zigzag|contiguous|striped",
       "Who owns which tokens (default zigzag)");
@@ -129,14 +133,28 @@ void add_job_flags(CLI::App& app, JobOptions& o) {
   add(app, group, "--cut", o.cut, "tiles|tokens", "Shards are whole tiles (default), or equal to a token");
   add(app, group, "--schedule", o.schedule, "ring", "What moves when");
   add(app, group, "--heads-per-lap", o.heads_per_lap, "H", "KV heads that one lap carries (default: chosen)");
-  add(app, group, "--transport", o.transport, "inproc|mpi", "Threads, or MPI (default under mpirun)");
   add(app, group, "--threads", o.threads, "T", "Compute threads per rank (default: cores / ranks)");
   add(app, group, "--rank-memory", o.rank_memory, "SIZE", "Bytes a rank may hold, such as 512MiB");
-  add(app, group, "--timeout", o.timeout, "S", "Give up after S seconds without progress (default 30)");
+}
 
-  group = "Messages";
+void add_transport_flags(CLI::App& app, JobOptions& o) {
+  const char* group = "Ring";
+  add(app, group, "--transport", o.transport, "inproc|mpi", "Threads, or MPI (default under mpirun)");
+  add(app, group, "--timeout", o.timeout, "S", "Give up after S seconds without progress (default 30)");
+}
+
+void add_message_flags(CLI::App& app, JobOptions& o) {
+  const char* group = "Messages";
   app.add_flag("--json", o.json, "Print one JSON object")->disable_flag_override()->group(group);
   app.add_flag("--quiet", o.quiet, "No progress and no notes")->disable_flag_override()->group(group);
+}
+
+void add_job_flags(CLI::App& app, JobOptions& o) {
+  add_input_flags(app, o);
+  add_attention_flags(app, o);
+  add_ring_flags(app, o);
+  add_transport_flags(app, o);
+  add_message_flags(app, o);
 }
 
 void add_output_flags(CLI::App& app, JobOptions& o) {
@@ -146,8 +164,12 @@ void add_output_flags(CLI::App& app, JobOptions& o) {
 }
 
 Settings understand(const JobOptions& o) {
-  Settings settings;
   understand_inputs(o);
+  return understand_without_input(o);
+}
+
+Settings understand_without_input(const JobOptions& o) {
+  Settings settings;
   understand_mask(o, settings.problem);
   if (o.tile) settings.problem.tile = parse_integer("--tile", *o.tile);
   if (o.accumulation && parse_choice("--accumulation", *o.accumulation, {"reproducible", "online"}) == 1)

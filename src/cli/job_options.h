@@ -22,9 +22,15 @@ struct JobOptions {
   bool quiet = false;
 };
 
-// Adds all flags but those that only attend has, and those.
-void add_job_flags(CLI::App& app, JobOptions& options);
+// Adds the flags of one group.
+void add_input_flags(CLI::App& app, JobOptions& options);
+void add_attention_flags(CLI::App& app, JobOptions& options);
+void add_ring_flags(CLI::App& app, JobOptions& options);
+void add_transport_flags(CLI::App& app, JobOptions& options);
+void add_message_flags(CLI::App& app, JobOptions& options);
 void add_output_flags(CLI::App& app, JobOptions& options);
+// All but those of output.
+void add_job_flags(CLI::App& app, JobOptions& options);
 
 // As understood, before any file is opened.
 struct Settings {
@@ -38,5 +44,7 @@ struct Settings {
 // Throws InvalidArgument or Unsupported for a value that makes no sense, InputFile for a list file that
 // cannot be read.
 Settings understand(const JobOptions& options);
+// The same where there are no input files.
+Settings understand_without_input(const JobOptions& options);
 
 }  // namespace kvring::cli

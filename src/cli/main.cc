@@ -7,6 +7,8 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
@@ -54,10 +56,14 @@ int report(const Error& error, bool json) {
   return code;
 }
 
+// "kvring bench kernel".
+std::string full_name(const CLI::App& app) {
+  return app.get_parent() == nullptr ? app.get_name() : full_name(*app.get_parent()) + " " + app.get_name();
+}
+
 int usage_error(const std::string& what, const CLI::App& app) {
   if (!prints_messages()) return kUsage;
-  message("kvring: {} (see {} --help)\n", what,
-          app.get_parent() == nullptr ? app.get_name() : "kvring " + app.get_name());
+  message("kvring: {} (see {} --help)\n", what, full_name(app));
   if (json_wanted) print_json(ErrorCode::kInvalidArgument, what, kUsage);
   return kUsage;
 }
@@ -82,8 +88,8 @@ int unknown_argument(const CLI::App& app, const std::string& argument) {
 // Before the command, after "--", or a second command.
 int misplaced(const CLI::App& command, const std::string& argument) {
   return usage_error(
-      fmt::format("'{}' does not belong there; flags and their values follow the command: kvring {} ...",
-                  argument, command.get_name()),
+      fmt::format("'{}' does not belong there; flags and their values follow the command: {} ...", argument,
+                  full_name(command)),
       command);
 }
 
@@ -91,8 +97,15 @@ int unknown_command(const CLI::App& program, const std::string& argument) {
   std::vector<std::string> names;
   for (const CLI::App* command : program.get_subcommands({})) names.push_back(command->get_name());
   if (argument.starts_with('-')) return unknown_argument(program, argument);
-  return usage_error(fmt::format("there is no command '{}'{}", argument, did_you_mean(argument, names)),
-                     program);
+  return usage_error(
+      fmt::format("{} has no command '{}'{}", full_name(program), argument, did_you_mean(argument, names)),
+      program);
+}
+
+// The command that was being parsed.
+const CLI::App& innermost(const CLI::App& app) {
+  const auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : innermost(*parsed.front());
 }
 
 // In the list of commands only the first line of each description.
@@ -116,22 +129,25 @@ int run(int argc, char** argv) {
   program.footer(kFooter);
   program.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit these three
   program.set_version_flag("--version", version(), "Print the version");
-  const Command commands[] = {add_attend(program), add_verify(program), add_generate(program),
-                              add_info(program)};
+  std::vector<Command> commands = {add_attend(program), add_verify(program), add_generate(program),
+                                   add_info(program)};
+  for (Command& command : add_bench(program)) commands.push_back(std::move(command));
   try {
     program.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version
     return prints_messages() ? program.exit(success) : kDone;
   } catch (const CLI::ParseError& error) {
-    const auto parsed = program.get_subcommands();
-    return usage_error(error.what(), parsed.empty() ? program : *parsed.front());
+    return usage_error(error.what(), innermost(program));
   }
   for (const Command& command : commands) {
     if (!command.app->parsed()) continue;
-    if (const auto extras = command.app->remaining(); !extras.empty())
-      return unknown_argument(*command.app, extras.front());
-    if (const auto extras = program.remaining(); !extras.empty())
-      return misplaced(*command.app, extras.front());
+    const CLI::App& app = *command.app;
+    if (const auto extras = app.remaining(); !extras.empty())
+      return app.get_subcommands({}).empty() ? unknown_argument(app, extras.front())
+                                             : unknown_command(app, extras.front());
+    for (const CLI::App* outer = app.get_parent(); outer != nullptr; outer = outer->get_parent()) {
+      if (const auto extras = outer->remaining(); !extras.empty()) return misplaced(app, extras.front());
+    }
     try {
       return command.run();
     } catch (const Error& error) {

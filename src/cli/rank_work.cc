@@ -6,6 +6,7 @@
 
 #include "cli/digest.h"
 #include "cli/keep_alive.h"
+#include "cli/report.h"
 
 namespace kvring::cli {
 namespace {
@@ -14,22 +15,6 @@ TensorView allocate(AlignedBuffer& buffer, DType dtype, const std::array<std::in
   const TensorView shaped = dense_view<void>(nullptr, dtype, shape);
   buffer = AlignedBuffer(shaped.elements() * static_cast<std::int64_t>(dtype_bytes(dtype)));
   return dense_view<void>(buffer.data(), dtype, shape);
-}
-
-Json to_json(const RankReport& r) {
-  Json ledger = Json::object();
-  for (const auto& [name, bytes] : r.ledger_bytes) ledger[name] = bytes;
-  return {{"rank", r.rank},
-          {"tokens", r.tokens},
-          {"compute_s", r.compute_s},
-          {"exposed_wait_s", r.exposed_wait_s},
-          {"bytes_sent", r.bytes_sent},
-          {"hops", r.hops},
-          {"tiles_full", r.tiles_full},
-          {"tiles_partial", r.tiles_partial},
-          {"tiles_skipped", r.tiles_skipped},
-          {"ledger_bytes", ledger},
-          {"peak_bytes", r.peak_bytes}};
 }
 
 }  // namespace
@@ -114,7 +99,7 @@ void RankWork::write_outputs() {
 
 Json RankWork::report() const {
   const Problem& p = job_.problem;
-  return {{"report", to_json(ring_->report())},
+  return {{"report", rank_json(ring_->report())},
           {"wall_s", wall_s_},
           {"bits_invariant", ring_->bits_invariant()},
           {"out_digest", digest_part(out(), q_shard(), p.q_len)},

@@ -45,20 +45,41 @@ std::string mask_text(const Json& p) {
 
 }  // namespace
 
-Json run_json(const Job& job, const Team& team, const std::vector<Json>& reports) {
-  double wall_s = 0;
-  for (const Json& report : reports) wall_s = std::max(wall_s, report["wall_s"].get<double>());
+Json rank_json(const RankReport& r) {
+  Json ledger = Json::object();
+  for (const auto& [name, bytes] : r.ledger_bytes) ledger[name] = bytes;
+  return {{"rank", r.rank},
+          {"tokens", r.tokens},
+          {"compute_s", r.compute_s},
+          {"exposed_wait_s", r.exposed_wait_s},
+          {"bytes_sent", r.bytes_sent},
+          {"hops", r.hops},
+          {"tiles_full", r.tiles_full},
+          {"tiles_partial", r.tiles_partial},
+          {"tiles_skipped", r.tiles_skipped},
+          {"ledger_bytes", ledger},
+          {"peak_bytes", r.peak_bytes}};
+}
+
+Json setup_json(const Setup& setup, const Team& team) {
   return {{"schema_version", kSchemaVersion},
           {"version", version()},
           {"isa", isa()},
-          {"problem", problem_json(job.problem)},
+          {"problem", problem_json(setup.problem)},
           {"ranks", team.ranks()},
-          {"layout", layout_name(job.layouts.q.spec.kind)},
-          {"schedule", schedule_name(job.ring.schedule)},
+          {"layout", layout_name(setup.layouts.q.spec.kind)},
+          {"schedule", schedule_name(setup.ring.schedule)},
           {"transport", team.transport()},
-          {"threads", job.ring.threads},
-          {"bits_invariant", reports[0]["bits_invariant"]},
-          {"wall_s", wall_s}};
+          {"threads", setup.ring.threads}};
+}
+
+Json run_json(const Job& job, const Team& team, const std::vector<Json>& reports) {
+  double wall_s = 0;
+  for (const Json& report : reports) wall_s = std::max(wall_s, report["wall_s"].get<double>());
+  Json json = setup_json({job.problem, job.layouts, job.ring}, team);
+  json["bits_invariant"] = reports[0]["bits_invariant"];
+  json["wall_s"] = wall_s;
+  return json;
 }
 
 Json attend_json(const Job& job, const Team& team, const std::vector<Json>& reports) {
@@ -72,28 +93,28 @@ Json attend_json(const Job& job, const Team& team, const std::vector<Json>& repo
   return json;
 }
 
-std::string run_text(const Json& run) {
+std::string setup_text(const Json& run) {
   const Json& p = run["problem"];
   const auto number = [&](const char* key) { return p[key].get<std::int64_t>(); };
   return fmt::format(
       "{} queries x {} keys, batch {}, {} query heads on {} kv heads, dim {} / {}, {} -> {}{}\n"
-      "{} ranks, {} layout, {} schedule, {} transport, {} threads per rank, {}\n"
-      "attention took {:.3f} s\n",
+      "{} ranks, {} layout, {} schedule, {} transport, {} threads per rank, {}\n",
       number("q_len"), number("kv_len"), number("batch"), number("q_heads"), number("kv_heads"),
       number("head_dim"), number("value_dim"), p["kv_dtype"].get<std::string>(),
       p["out_dtype"].get<std::string>(), mask_text(p), run["ranks"].get<int>(),
       run["layout"].get<std::string>(), run["schedule"].get<std::string>(),
-      run["transport"].get<std::string>(), run["threads"].get<int>(), run["isa"].get<std::string>(),
-      run["wall_s"].get<double>());
+      run["transport"].get<std::string>(), run["threads"].get<int>(), run["isa"].get<std::string>());
 }
 
-std::string attend_text(const Json& run) {
-  const Json& per_rank = run["per_rank"];
+std::string run_text(const Json& run) {
+  return setup_text(run) + fmt::format("attention took {:.3f} s\n", run["wall_s"].get<double>());
+}
+
+std::string ranks_text(const Json& per_rank) {
   double all_work = 0;
   for (const Json& rank : per_rank) all_work += work_of(rank);
-  std::string text = run_text(run);
-  text += fmt::format("\n{:>5} {:>10} {:>7} {:>11} {:>9} {:>6} {:>11} {:>12}\n", "rank", "tokens", "work %",
-                      "compute s", "wait s", "hops", "sent", "peak memory");
+  std::string text = fmt::format("\n{:>5} {:>10} {:>7} {:>11} {:>9} {:>6} {:>11} {:>12}\n", "rank", "tokens",
+                                 "work %", "compute s", "wait s", "hops", "sent", "peak memory");
   for (const Json& rank : per_rank)
     text +=
         fmt::format("{:>5} {:>10} {:>7.1f} {:>11.3f} {:>9.3f} {:>6} {:>11} {:>12}\n", rank["rank"].get<int>(),
@@ -101,6 +122,11 @@ std::string attend_text(const Json& run) {
                     rank["compute_s"].get<double>(), rank["exposed_wait_s"].get<double>(),
                     rank["hops"].get<std::int64_t>(), bytes_text(rank["bytes_sent"].get<double>()),
                     bytes_text(rank["peak_bytes"].get<double>()));
+  return text;
+}
+
+std::string attend_text(const Json& run) {
+  std::string text = run_text(run) + ranks_text(run["per_rank"]);
   text += fmt::format("\nout digest {}   lse digest {}{}\n", run["output_digest"].get<std::string>(),
                       run["lse_digest"].get<std::string>(),
                       run["bits_invariant"].get<bool>()

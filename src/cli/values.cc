@@ -72,6 +72,13 @@ std::int64_t parse_integer(std::string_view flag, std::string_view text) {
   return value;
 }
 
+int parse_count(std::string_view flag, std::string_view text, int most) {
+  const std::int64_t value = parse_integer(flag, text);
+  if (value < 1 || value > most)
+    throw InvalidArgument(fmt::format("{} is {}; it must be 1 to {}", flag, value, most));
+  return static_cast<int>(value);
+}
+
 double parse_real(std::string_view flag, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
@@ -110,6 +117,14 @@ std::vector<std::int64_t> parse_list(std::string_view flag, const std::string& t
     if (comma == rest.size()) return values;
     rest.remove_prefix(comma + 1);
   }
+}
+
+std::array<std::int64_t, 4> parse_shape(std::string_view flag, const std::string& text) {
+  const std::vector<std::int64_t> extents = parse_list(flag, text);
+  if (extents.size() != 4)
+    throw InvalidArgument(
+        fmt::format("{} is '{}'; it must be batch,seqlen,heads,dim, such as 1,4096,8,128", flag, text));
+  return {extents[0], extents[1], extents[2], extents[3]};
 }
 
 std::size_t parse_choice(std::string_view flag, std::string_view text,

@@ -80,7 +80,10 @@ TEST_F(Tools, HelpBeginsWithExamples) {
                                                   {"attend", "--help"},
                                                   {"verify", "--help"},
                                                   {"generate", "--help"},
-                                                  {"info", "--help"}}) {
+                                                  {"info", "--help"},
+                                                  {"bench", "--help"},
+                                                  {"bench", "kernel", "--help"},
+                                                  {"bench", "attend", "--help"}}) {
     const RunResult help = kvring(command);
     EXPECT_EQ(help.code, 0);
     EXPECT_EQ(help.err, "");
@@ -100,6 +103,8 @@ TEST_F(Tools, TyposGetASuggestion) {
   EXPECT_THAT(message({"attend", "--layot", "zigzag"}), HasSubstr("did you mean --layout?"));
   EXPECT_THAT(message({"attend", "--layot=zigzag"}), HasSubstr("did you mean --layout?"));
   EXPECT_THAT(message({"generate", "--shpae", "1"}), HasSubstr("did you mean --shape?"));
+  EXPECT_THAT(message({"bench", "kernle"}), HasSubstr("did you mean kernel?"));
+  EXPECT_THAT(message({"bench", "kernel", "--qick"}), HasSubstr("did you mean --quick?"));
   EXPECT_THAT(message({"--verson"}), HasSubstr("did you mean --version?"));
   generate();
   EXPECT_THAT(message({"attend", "--input", "qkv.safetensors", "--layout", "zigzog"}),

@@ -1,13 +1,12 @@
-#include "bench/peak.h"
-
-#include <algorithm>
 #include <cstddef>
-#include <ctime>
+
+#include "peak/peak.h"
+#include "peak/rate.h"
 
 #define HWY_DISABLED_TARGETS \
   (HWY_AVX3_DL | HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "bench/peak.cc"
+#define HWY_TARGET_INCLUDE "peak/fma.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -42,20 +41,10 @@ HWY_EXPORT(multiply_add_chains);
 
 double fma_peak_gflops() {
   constexpr std::size_t kRounds = 200000;
-  double best = 0;
-  volatile float sink = 0;
-  for (int attempt = 0; attempt < 10; ++attempt) {
-    timespec from, to;
-    std::size_t lanes = 0;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-    sink = HWY_DYNAMIC_DISPATCH(multiply_add_chains)(kRounds, &lanes);
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
-    const double seconds =
-        static_cast<double>(to.tv_sec - from.tv_sec) + 1e-9 * static_cast<double>(to.tv_nsec - from.tv_nsec);
-    best = std::max(best, 2.0 * 12.0 * static_cast<double>(kRounds * lanes) / seconds * 1e-9);
-  }
-  static_cast<void>(sink);
-  return best;
+  std::size_t lanes = 0;
+  volatile float sink = HWY_DYNAMIC_DISPATCH(multiply_add_chains)(1, &lanes);
+  return best_gflops(2.0 * 12.0 * static_cast<double>(kRounds * lanes),
+                     [&] { sink = HWY_DYNAMIC_DISPATCH(multiply_add_chains)(kRounds, &lanes); });
 }
 }  // namespace kvring
 #endif
