@@ -7,7 +7,6 @@
 #include <exception>
 #include <functional>
 #include <new>
-#include <system_error>
 #include <thread>
 
 #include "kvring/error.h"
@@ -99,7 +98,7 @@ void run_team(const std::vector<std::unique_ptr<Transport>>& transports,
   try {
     for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
     guarded(0);
-  } catch (const std::system_error&) {
+  } catch (...) {  // std::system_error, or std::bad_alloc for a thread's own state
     errors[0] = std::make_exception_ptr(OutOfBudget(
         fmt::format("this machine gives no more than {} threads for {} ranks", threads.size(), ranks)));
     transports[0]->fail("a thread for every rank could not be started");

@@ -14,13 +14,13 @@ namespace {
 // Rounds to the nearest value with `bits` of precision and a smallest exponent of `min_exponent` (the
 // weight of a subnormal's last place), ties to even; exact in double because bits < 53.
 double round_to_precision(double value, int bits, int min_exponent) {
-  if (!std::isfinite(value) || value == 0) return value;
-  const int last_place = std::max(std::ilogb(value) - (bits - 1), min_exponent);
-  const double scaled = std::ldexp(value, -last_place);
-  // The sum with 1.5 * 2^52 lands where one unit is the last place; both steps are exact or rounded once.
-  const double magic = 0x1.8p52;
-  const double rounded = (scaled + magic) - magic;
-  return std::ldexp(rounded, last_place);
+  const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
+  if (value == 0 || exponent > 128) return value;  // or beyond every float, infinite, NaN
+  const int last_place = std::max(exponent - (bits - 1), min_exponent);
+  // The sum with 1.5 * 2^52 units lands where one unit is the last place; both steps are exact or rounded once.
+  const double unit = std::bit_cast<double>(static_cast<std::uint64_t>(last_place + 1023) << 52);
+  const double magic = 0x1.8p52 * unit;
+  return (value + magic) - magic;
 }
 
 }  // namespace
@@ -75,9 +75,9 @@ std::uint16_t float_to_f16(float value) noexcept {
   const double magnitude = round_to_precision(std::fabs(static_cast<double>(value)), 11, -24);
   if (magnitude >= 65536.0) return sign | 0x7c00;
   if (magnitude < 0x1p-14) return static_cast<std::uint16_t>(sign | static_cast<int>(magnitude * 0x1p24));
-  const int exponent = std::ilogb(magnitude);
-  const int mantissa = static_cast<int>(std::ldexp(magnitude, 10 - exponent)) - 1024;
-  return static_cast<std::uint16_t>(sign | (exponent + 15) << 10 | mantissa);
+  // Exact by now: the exponent changes its bias, the mantissa loses zeros.
+  const auto wide = std::bit_cast<std::uint32_t>(static_cast<float>(magnitude));
+  return static_cast<std::uint16_t>(sign | (wide - (112u << 23)) >> 13);
 }
 
 float load_element(const void* data, DType dtype, std::int64_t index) noexcept {
