@@ -77,7 +77,6 @@ inline void deposit_binned(std::int64_t elements, int rows, const TileScratch& s
                            const double* HWY_RESTRICT scale, double* HWY_RESTRICT sums) {
   const F64 f64;
   const hn::Rebind<float, F64> half;
-  constexpr int kLanes64 = static_cast<int>(hn::MaxLanes(F64()));
   alignas(64) double fits[kPanelRows];
   for (int lane = 0; lane < kPanelRows; lane += kLanes64)
     hn::Store(hn::Div(hn::Set(f64, kLimit / 2), hn::Load(f64, scale + lane)), f64, fits + lane);

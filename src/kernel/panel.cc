@@ -106,18 +106,4 @@ void panel_merge(std::byte* into, const std::byte* from, std::int64_t value_dim,
   }
 }
 
-float panel_finish_row(const std::byte* state, std::int64_t value_dim, Accumulation accumulation, int row,
-                       float sink, const RowOut& out) {
-  const bool binned = accumulation == Accumulation::kReproducible;
-  const auto total = [&](std::int64_t e) {
-    if (binned) return load_sum(sums_of(state), e, row).total();
-    return static_cast<double>(references(state)[(e + 1) * kPanelRows + row]);
-  };
-  const RowFinish finish = finish_row(references(state)[row], total(value_dim), sink);
-  for (std::int64_t d = 0; d < value_dim; ++d) {
-    store_element(out.data, out.dtype, out.offset + d, finish.apply(total(d)));
-  }
-  return finish.lse;
-}
-
 }  // namespace kvring

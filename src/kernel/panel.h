@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernel/tile.h"
 #include "kvring/problem.h"
@@ -21,14 +22,23 @@ void panel_init(std::byte* state, std::int64_t value_dim, Accumulation accumulat
 // (online).
 void panel_merge(std::byte* into, const std::byte* from, std::int64_t value_dim, Accumulation accumulation);
 
-// One finished row. `row` is 0..47; sink as in RowAccumulator::finish; `out` gets value_dim elements of
-// `dtype` starting at element `offset`. Returns the natural-log LSE. NaN is canonical.
-struct RowOut {
+// Finished rows. `rows` are the first of the panel; row i goes to out[i], value_dim elements of `dtype`, and
+// its natural-log LSE to lse[i]. NaN is canonical. `scratch` takes value_dim * 48 floats, aligned to 64.
+struct FinishRow {
   void* data;
-  DType dtype;
-  std::int64_t offset;
+  std::int64_t offset;  // in elements
+  float sink;           // as in RowAccumulator::finish
 };
-float panel_finish_row(const std::byte* state, std::int64_t value_dim, Accumulation accumulation, int row,
-                       float sink, const RowOut& out);
+void panel_finish(const std::byte* state, std::int64_t value_dim, Accumulation accumulation, DType dtype,
+                  std::span<const FinishRow> rows, float* lse, float* scratch);
+
+// Where things lie in a state.
+struct PanelState {
+  const float* reference;
+  const double* binned;  // or
+  const float* online;
+  std::int64_t value_dim;
+  Accumulation accumulation;
+};
 
 }  // namespace kvring

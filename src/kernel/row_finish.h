@@ -42,15 +42,12 @@ inline float online_scaled(float x, float factor) noexcept {
 }
 
 struct RowFinish {
-  double denominator = 1;  // relative to 2^reference
-  float lse = 0;           // natural logarithm
-  bool zero = false;       // no weight: out is 0
-  bool nan = false;
+  double reciprocal = 0;  // of the denominator relative to 2^reference; 0 where there is no weight, NaN
+  float lse = 0;          // natural logarithm
 
   double apply(double total) const noexcept {
-    if (nan || total != total) return std::numeric_limits<double>::quiet_NaN();
-    if (std::fabs(total) == std::numeric_limits<double>::infinity()) return total;  // whatever the weight
-    return zero ? 0.0 : total / denominator;
+    const bool infinite = std::fabs(total) == std::numeric_limits<double>::infinity();
+    return infinite && reciprocal == reciprocal ? total : total * reciprocal;  // whatever the weight
   }
 };
 
@@ -59,23 +56,22 @@ inline RowFinish finish_row(float reference, double l, float sink) noexcept {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   RowFinish row;
   if (reference == kNone) {
-    row.zero = true;
     row.lse = sink;
     return row;
   }
   if (l != l || (l == 0 && sink == kNone)) {  // a NaN weight, or 0/0: plain attention gives NaN
-    row.nan = true;
+    row.reciprocal = std::numeric_limits<double>::quiet_NaN();
     row.lse = std::numeric_limits<float>::quiet_NaN();
     return row;
   }
   const double sink_above = static_cast<double>(sink) * kLog2E - static_cast<double>(reference);
   if (sink_above > 900.0) {  // the keys vanish beside the sink
-    row.denominator = std::numeric_limits<double>::infinity();
     row.lse = sink;
     return row;
   }
-  row.denominator = l + exp2_f64(sink_above);
-  row.lse = static_cast<float>((static_cast<double>(reference) + log2_f64(row.denominator)) * kLn2);
+  const double denominator = l + exp2_f64(sink_above);
+  row.reciprocal = 1 / denominator;
+  row.lse = static_cast<float>((static_cast<double>(reference) + log2_f64(denominator)) * kLn2);
   return row;
 }
 

@@ -1,6 +1,7 @@
 #include "kernel/tile.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernel/amx.h"
@@ -18,6 +19,7 @@
 #define HWY_TARGET_INCLUDE "kernel/tile.cc"
 #include <hwy/foreach_target.h>
 
+#include "kernel/finish-inl.h"
 #include "kernel/tile-inl.h"
 
 #if HWY_ONCE
@@ -25,6 +27,7 @@ namespace kvring {
 
 HWY_EXPORT(attend_tile_target);
 HWY_EXPORT(tile_phase_target);
+HWY_EXPORT(panel_finish_target);
 
 void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const PanelJob> panels,
                  TileScratch& scratch) {
@@ -34,6 +37,40 @@ void attend_tile(const TileShape& shape, const PackedTile& tile, std::span<const
 void tile_phase(TilePhase phase, const TileShape& shape, const PackedTile& tile, const PanelJob& panel,
                 TileScratch& scratch) {
   HWY_DYNAMIC_DISPATCH(tile_phase_target)(phase, shape, tile, panel, scratch);
+}
+
+namespace {
+
+// From [value_dim][48] to rows.
+template <typename T, typename Narrow>
+void store_rows(std::span<const FinishRow> rows, std::int64_t value_dim, const float* from,
+                const Narrow& narrow) {
+  for (const FinishRow& row : rows) {
+    T* to = static_cast<T*>(row.data) + row.offset;
+    for (std::int64_t d = 0; d < value_dim; ++d) to[d] = narrow(from[d * kPanelRows]);
+    ++from;
+  }
+}
+
+}  // namespace
+
+void panel_finish(const std::byte* state, std::int64_t value_dim, Accumulation accumulation, DType dtype,
+                  std::span<const FinishRow> rows, float* lse, float* scratch) {
+  const auto* sums = state + kPanelRows * sizeof(float);
+  HWY_DYNAMIC_DISPATCH(panel_finish_target)
+  ({reinterpret_cast<const float*>(state), reinterpret_cast<const double*>(sums),
+    reinterpret_cast<const float*>(sums), value_dim, accumulation},
+   rows, dtype, lse, scratch);
+  switch (dtype) {
+    case DType::kF32:
+      return store_rows<float>(rows, value_dim, scratch, [](float x) { return x; });
+    case DType::kBF16:  // exact in it, or NaN, whose upper half is one too
+      return store_rows<std::uint16_t>(rows, value_dim, scratch, [](float x) {
+        return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16);
+      });
+    case DType::kF16:
+      return store_rows<std::uint16_t>(rows, value_dim, scratch, float_to_f16);
+  }
 }
 
 namespace {

@@ -174,8 +174,15 @@ struct Output {
 
 Output finish(const Case& c, const State& s, int row) {
   Output o{std::vector<float>(static_cast<std::size_t>(c.value_dim), -7.0f), 0};
-  o.lse = panel_finish_row(s.bytes.data(), c.value_dim, c.accumulation, row, -kInf,
-                           {o.out.data(), DType::kF32, 0});
+  AlignedBuffer scratch(c.value_dim * kPanelRows * 4);
+  std::vector<float> all(static_cast<std::size_t>(c.value_dim * kPanelRows));
+  std::vector<FinishRow> rows;
+  float lse[kPanelRows];
+  for (int i = 0; i < kPanelRows; ++i) rows.push_back({all.data(), i * c.value_dim, -kInf});
+  panel_finish(s.bytes.data(), c.value_dim, c.accumulation, DType::kF32, rows, lse,
+               reinterpret_cast<float*>(scratch.data()));
+  std::copy_n(all.begin() + row * c.value_dim, c.value_dim, o.out.begin());
+  o.lse = lse[row];
   return o;
 }
 

@@ -24,7 +24,9 @@ using F32 = hn::CappedTag<float, 16>;
 using F64 = hn::CappedTag<double, 8>;
 using VF = hn::Vec<F32>;
 using VD = hn::Vec<F64>;
-constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));  // no target here has vectors of unknown length
+// No target here has vectors of unknown length.
+constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
+constexpr int kLanes64 = static_cast<int>(hn::MaxLanes(F64()));
 
 HWY_INLINE VF fused(VF a, VF b, VF c) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE2 || \

@@ -37,7 +37,8 @@ BlockAttention::BlockAttention(const Problem& problem, const Shard& queries, std
       units_(units),
       cut_(cut_work(problem, queries, units, threads)),
       pool_(threads),
-      accumulators_(accumulator_bytes(problem, queries, units, threads)) {
+      accumulators_(accumulator_bytes(problem, queries, units, threads)),
+      used_(static_cast<std::size_t>(cut_.parts * units * cut_.panels)) {
   const std::int64_t query_bytes = scratch_bytes(problem) - TileScratch::bytes(shape_);
   for (int t = 0; t < threads; ++t) threads_.push_back({AlignedBuffer(query_bytes), TileScratch(shape_), {}});
 }
@@ -61,10 +62,7 @@ void BlockAttention::pack(const Lap& lap, const BlockMap& map, const PackSource&
 
 void BlockAttention::begin(const Lap& lap) {
   lap_ = lap;
-  pool_.run(cut_.parts * units_ * cut_.panels, [&](std::int64_t i, int) {
-    panel_init(accumulators_.data() + i * panel_bytes(shape_.value_dim, shape_.accumulation),
-               shape_.value_dim, shape_.accumulation);
-  });
+  std::fill(used_.begin(), used_.end(), std::uint8_t{0});
 }
 
 void BlockAttention::attend(const ConstTensorView& q, const BlockMap& map, const std::byte* block,
@@ -123,22 +121,31 @@ void BlockAttention::attend_job(const ConstTensorView& q_tensor, const BlockMap&
 }
 
 void BlockAttention::finish(const RankTensors& tensors) {
-  pool_.run((lap_.kv_end - lap_.kv_begin) * cut_.panels,
-            [&](std::int64_t i, int) { finish_panel(tensors, i / cut_.panels, i % cut_.panels); });
+  pool_.run((lap_.kv_end - lap_.kv_begin) * cut_.panels, [&](std::int64_t i, int thread) {
+    finish_panel(tensors, i / cut_.panels, i % cut_.panels, threads_[static_cast<std::size_t>(thread)]);
+  });
 }
 
-void BlockAttention::finish_panel(const RankTensors& tensors, std::int64_t unit, std::int64_t panel) {
+void BlockAttention::finish_panel(const RankTensors& tensors, std::int64_t unit, std::int64_t panel,
+                                  ThreadState& thread) {
   std::byte* sums = state(0, unit, panel);
   for (std::int64_t part = 1; part < cut_.parts; ++part) {
     panel_merge(sums, state(part, unit, panel), shape_.value_dim, shape_.accumulation);
   }
   const std::int64_t b = panels_.batch(lap_.kv_begin + unit);
-  for (int r = 0; r < panels_.panel_rows(panel); ++r) {
+  const int count = panels_.panel_rows(panel);
+  std::array<FinishRow, kPanelRows> rows;
+  float lse[kPanelRows];
+  for (int r = 0; r < count; ++r) {
     const QueryPanels::Row row = panels_.row(lap_.kv_begin + unit, panel, r);
     const float sink = tensors.sinks ? tensors.sinks[row.head] : -std::numeric_limits<float>::infinity();
-    const RowOut out{tensors.out.data, tensors.out.dtype, tensors.out.offset(b, row.token, row.head)};
-    const float lse = panel_finish_row(sums, shape_.value_dim, shape_.accumulation, r, sink, out);
-    if (tensors.lse.data) tensors.lse.data[tensors.lse.offset(b, row.head, row.token)] = lse;
+    rows[static_cast<std::size_t>(r)] = {tensors.out.data, tensors.out.offset(b, row.token, row.head), sink};
+  }
+  panel_finish(sums, shape_.value_dim, shape_.accumulation, tensors.out.dtype,
+               {rows.data(), static_cast<std::size_t>(count)}, lse, thread.tile.partial);
+  for (int r = 0; tensors.lse.data && r < count; ++r) {
+    const QueryPanels::Row row = panels_.row(lap_.kv_begin + unit, panel, r);
+    tensors.lse.data[tensors.lse.offset(b, row.head, row.token)] = lse[r];
   }
 }
 
@@ -155,9 +162,13 @@ void BlockAttention::reset_tiles() noexcept {
   for (ThreadState& t : threads_) t.tiles = {};
 }
 
-std::byte* BlockAttention::state(std::int64_t part, std::int64_t unit, std::int64_t panel) noexcept {
-  return accumulators_.data() +
-         ((part * units_ + unit) * cut_.panels + panel) * panel_bytes(shape_.value_dim, shape_.accumulation);
+std::byte* BlockAttention::state(std::int64_t part, std::int64_t unit, std::int64_t panel) {
+  const std::int64_t index = (part * units_ + unit) * cut_.panels + panel;
+  std::byte* sums = accumulators_.data() + index * panel_bytes(shape_.value_dim, shape_.accumulation);
+  std::uint8_t& used = used_[static_cast<std::size_t>(index)];
+  if (!used) panel_init(sums, shape_.value_dim, shape_.accumulation);
+  used = 1;
+  return sums;
 }
 
 }  // namespace kvring

@@ -75,8 +75,9 @@ class BlockAttention {
 
   void attend_job(const ConstTensorView& q, const BlockMap& map, const std::byte* block, const Job& job,
                   ThreadState& thread);
-  void finish_panel(const RankTensors& tensors, std::int64_t unit, std::int64_t panel);
-  std::byte* state(std::int64_t part, std::int64_t unit, std::int64_t panel) noexcept;
+  void finish_panel(const RankTensors& tensors, std::int64_t unit, std::int64_t panel, ThreadState& thread);
+  // Of a panel; empty at its first use in a lap.
+  std::byte* state(std::int64_t part, std::int64_t unit, std::int64_t panel);
 
   QueryPanels panels_;
   TileShape shape_;
@@ -84,6 +85,7 @@ class BlockAttention {
   WorkCut cut_;
   ThreadPool pool_;
   AlignedBuffer accumulators_;
+  std::vector<std::uint8_t> used_;  // by state: emptied since the lap began
   std::vector<ThreadState> threads_;
   Lap lap_;
 };
