@@ -13,7 +13,8 @@ Made by `python3 docs/make_support.py build/release/bin/kvring` from `kvring inf
 decides at run time: what it does not list is refused with the error `Unsupported`.
 
 Masks, dtypes and features of a row combine freely, and a call with several masks (a causal window inside documents)
-needs the row of each. `q`, `k` with `v`, and `out` may each have another of the dtypes.
+needs the row of each. `q`, `k` with `v`, and `out` may each have another of the dtypes. Where `q`, `k` and `v` all are
+bf16, products are those of bfloat16, else of float32 ([numerics.md](numerics.md#the-two-kinds-of-products)).
 """
 
 
