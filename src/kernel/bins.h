@@ -19,7 +19,7 @@ inline constexpr std::uint64_t kHalfBit = 0x0008000000000000u;  // turns 2^e int
 
 // Weights below these powers of two are 0. In the bfloat16 products that keeps products of weights and values
 // out of the subnormal numbers where values are not tiny, see is_tiny().
-inline constexpr float kLowestWeight = -126.5f;
+inline constexpr float kLowestWeight = -126.0f;
 inline constexpr float kLowestBf16Weight = -55.5f;
 
 // The lowest bin, -6: its unit is 2^-224, the one below 2^-256. A finished row divides by a denominator of

@@ -12,6 +12,8 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numbers>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -34,6 +36,7 @@ struct Case {
   DType dtype = DType::kF32;
   Accumulation accumulation = Accumulation::kReproducible;
   float softcap = 0;
+  std::optional<double> scale;
   bool wide_queries = false;
   std::vector<float> q, k, v;  // [rows][head_dim], [keys][...]
   std::vector<int> begin, end;
@@ -44,6 +47,7 @@ struct Case {
     Problem p;
     p.head_dim = head_dim;
     p.softcap = softcap;
+    p.softmax_scale = scale;
     return {head_dim, value_dim, tile, dtype, products(), accumulation, make_logit_transform(p)};
   }
   Products products() const { return products_of(q_dtype(), dtype); }
@@ -189,14 +193,13 @@ Output finish(const Case& c, const State& s, int row) {
 // ---- the scalar model -------------------------------------------------------------------------------
 
 float model_exp2(float t) {
-  if (t < -126.5f) return 0.0f;
-  const float magic = 12583039.0f;
-  const float shifted = t + magic;
-  const float f = t - (shifted - magic);
+  if (t < -126.0f) return 0.0f;
+  const float n = std::nearbyint(t);
+  const float f = t - n;
   float p = 0x1.5bba16p-10f;
   for (float c : {0x1.3cea88p-7f, 0x1.c6b752p-5f, 0x1.ebf9bcp-3f, 0x1.62e42ap-1f, 1.0f})
     p = std::fma(p, f, c);
-  return p * std::bit_cast<float>(std::bit_cast<std::uint32_t>(shifted) << 23);
+  return std::ldexp(p, static_cast<int>(n));
 }
 
 float model_tanh(float x) {
@@ -304,6 +307,44 @@ TEST_P(EveryIsa, RawStateIsTheContractsToTheBit) {
     for (int row = 0; row < c.rows; ++row) {
       ASSERT_TRUE(lane_equals(c, state, row, model_row(c, row))) << "trial " << trial << " row " << row;
     }
+  }
+}
+
+// Logits that differ by whole numbers and halves: ties of the nearest whole number, and the very weights
+// where weights end.
+TEST_P(EveryIsa, WeightsAtTiesAndAtTheLowestPower) {
+  for (DType dtype : {DType::kF32, DType::kBF16}) {
+    Case c;
+    c.dtype = dtype;
+    c.head_dim = 1;
+    c.value_dim = 2;
+    c.keys = 512;
+    c.tile = 512;
+    c.scale = std::numbers::ln2_v<float>;  // so that logits are q k in log2 units, or next to it
+    c.rows = 1;
+    c.q.assign(kPanelRows, 0.5f);
+    for (int j = 0; j < c.keys; ++j) {
+      c.k.push_back(
+          rounded(static_cast<float>(-j), dtype));  // 0, -1/2, -1, ... -255.5 where bfloat16 has them
+      c.v.push_back(rounded(0x1p100f * static_cast<float>(j + 1), dtype));
+      c.v.push_back(1.0f);
+    }
+    c.begin.assign(kPanelRows, 0);
+    c.end.assign(kPanelRows, c.keys);
+    // Alone with the first key, every other one shows its weight.
+    for (int last = 1; last < c.keys; ++last) {
+      Case pair = c;
+      pair.keys = 2;
+      pair.k = {c.k[0], c.k[static_cast<std::size_t>(last)]};
+      pair.v = {0, 1, 0x1p120f, 1};
+      pair.end.assign(kPanelRows, 2);
+      State state(pair);
+      attend_in_order(pair, {0}, state);
+      ASSERT_TRUE(lane_equals(pair, state, 0, model_row(pair, 0))) << "logit " << -0.5 * last;
+    }
+    State state(c);
+    attend_in_order(c, {0}, state);
+    EXPECT_TRUE(lane_equals(c, state, 0, model_row(c, 0)));
   }
 }
 

@@ -55,7 +55,7 @@ HWY_INLINE VF exp2_of_fraction(VF f) {
   return fused(p, f, hn::Set(f32, 1.0f));
 }
 
-// 2^t for t <= 0, 0 where t is below `lowest` >= -126.5; NaN stays NaN. With n the whole number nearest to t,
+// 2^t for t <= 0, 0 where t is below `lowest` >= -126; NaN stays NaN. With n the whole number nearest to t,
 // ties to even, it is 2^n * 2^(t - n).
 HWY_INLINE VF exp2_nonpositive(VF t, float lowest) {
   const F32 f32;
@@ -64,12 +64,13 @@ HWY_INLINE VF exp2_nonpositive(VF t, float lowest) {
   const VF f{_mm512_reduce_ps(t.raw, _MM_FROUND_TO_NEAREST_INT)};
   return VF{_mm512_maskz_scalef_ps(kept, exp2_of_fraction(f).raw, hn::Sub(t, f).raw)};
 #else
-  // Adding 1.5 * 2^23 + 127 rounds t to n and leaves n + 127 in the low bits.
-  const VF magic = hn::Set(f32, 12583039.0f);
+  // Adding 1.5 * 2^23 rounds t to n and leaves it in the low bits.
+  const VF magic = hn::Set(f32, 12582912.0f);
   const VF shifted = hn::Add(t, magic);
   const VF p = exp2_of_fraction(hn::Sub(t, hn::Sub(shifted, magic)));
   const hn::RebindToSigned<F32> i32;
-  const VF power = hn::BitCast(f32, hn::ShiftLeft<23>(hn::BitCast(i32, shifted)));
+  const auto biased = hn::Add(hn::BitCast(i32, shifted), hn::Set(i32, 127));
+  const VF power = hn::BitCast(f32, hn::ShiftLeft<23>(biased));
   return hn::IfThenZeroElse(hn::Lt(t, hn::Set(f32, lowest)), hn::Mul(p, power));
 #endif
 }

@@ -19,8 +19,8 @@
 //     gamma = n u / (1 - n u).
 // Between T tiles the reproducible sum drops less than 2^-30 of the largest tile per tile; the online sum
 // rounds twice per tile. So numerator N = sum p v and denominator D = sum p are off by
-//     r = (1 + a) (1 + gamma) (1 + t) - 1    from arithmetic, t = T 2^-30 or 2 T u,
-//     e = exp(delta) (1 + r) - 1             with the logits,
+//     r = (1 + a) (1 + gamma) (1 + t) - 1 + 2 kv_len lost    from arithmetic, t = T 2^-30 or 2 T u,
+//     e = exp(delta) (1 + r) - 1                             with the logits,
 // of sum p|v| and of D (and of t times the largest |v|, which tells how large the largest tile can be). With
 // the bfloat16 products the weights of N are rounded to 8 digits: r_v = (1 + r) (1 + 2^-8) - 1 and e_v of r_v
 // take the place of r and e there; sums in blocks round no term more often than a chain does.
