@@ -47,7 +47,17 @@ void scatter_lse(const float* local, const Shard& rows, const LseView& whole) {
   }
 }
 
+// Whether the shard is the whole tensor as it lies: one rank needs no copies.
+bool is_all(const Shard& shard, std::int64_t tokens) {
+  const std::vector<Range>& ranges = shard.ranges();
+  return shard.tokens() == tokens && ranges.size() <= 1 && (ranges.empty() || ranges[0].begin == 0);
+}
+
 RankReport attend_shard(Ring& ring, const RankTensors& t, const Shard& q_rows, const Shard& kv_rows) {
+  if (is_all(q_rows, t.q.shape[1]) && is_all(kv_rows, t.k.shape[1])) {
+    ring.attend(t.q, t.k, t.v, t.out, t.lse, t.sinks);
+    return ring.report();
+  }
   const LocalTensor q = local_copy(t.q, q_rows), k = local_copy(t.k, kv_rows), v = local_copy(t.v, kv_rows);
   const LocalTensor out(t.out.shape, t.out.dtype, q_rows);
   const std::array<std::int64_t, 3> lse_shape{t.q.shape[0], t.q.shape[2], q_rows.tokens()};

@@ -21,32 +21,42 @@ TileShape make_tile_shape(const Problem& p) {
           make_logit_transform(p)};
 }
 
-WorkCut cut_work(const Problem& problem, const Shard& queries, std::int64_t units, int threads) {
+WorkCut cut_work(const Work& work) {
   WorkCut cut;
-  cut.panels = QueryPanels(problem, queries).panels();
+  cut.panels = QueryPanels(work.problem, work.queries).panels();
   cut.items = (cut.panels + kItemPanels - 1) / kItemPanels;
-  const std::int64_t jobs = units * cut.items;
+  const std::int64_t jobs = work.units * cut.items;
   // Two jobs a thread even out what an uneven machine or mask makes of them.
-  if (jobs > 0 && jobs < 2 * threads) cut.parts = std::min<std::int64_t>(threads, 2 * threads / jobs);
+  const std::int64_t wanted = std::int64_t{2} * work.threads;
+  if (jobs > 0 && jobs < wanted) cut.parts = std::min<std::int64_t>(work.threads, wanted / jobs);
+  cut.at_once = work.blocks == 1 && cut.parts == 1;
   return cut;
 }
 
-BlockAttention::BlockAttention(const Problem& problem, const Shard& queries, std::int64_t units, int threads)
-    : panels_(problem, queries),
-      shape_(make_tile_shape(problem)),
-      units_(units),
-      cut_(cut_work(problem, queries, units, threads)),
-      pool_(threads),
-      accumulators_(accumulator_bytes(problem, queries, units, threads)),
-      used_(static_cast<std::size_t>(cut_.parts * units * cut_.panels)) {
-  const std::int64_t query_bytes = scratch_bytes(problem) - TileScratch::bytes(shape_);
-  for (int t = 0; t < threads; ++t) threads_.push_back({AlignedBuffer(query_bytes), TileScratch(shape_), {}});
+namespace {
+
+std::int64_t states_of(const Work& work) {
+  const WorkCut cut = cut_work(work);
+  return cut.at_once ? std::int64_t{work.threads} * kItemPanels : cut.parts * work.units * cut.panels;
 }
 
-std::int64_t BlockAttention::accumulator_bytes(const Problem& problem, const Shard& queries,
-                                               std::int64_t units, int threads) {
-  const WorkCut cut = cut_work(problem, queries, units, threads);
-  return cut.parts * units * cut.panels * panel_bytes(problem.value_dim, problem.accumulation);
+}  // namespace
+
+BlockAttention::BlockAttention(const Work& work)
+    : panels_(work.problem, work.queries),
+      shape_(make_tile_shape(work.problem)),
+      units_(work.units),
+      cut_(cut_work(work)),
+      pool_(work.threads),
+      accumulators_(accumulator_bytes(work)),
+      used_(static_cast<std::size_t>(states_of(work))) {
+  const std::int64_t query_bytes = scratch_bytes(work.problem) - TileScratch::bytes(shape_);
+  for (int t = 0; t < work.threads; ++t)
+    threads_.push_back({AlignedBuffer(query_bytes), TileScratch(shape_), {}});
+}
+
+std::int64_t BlockAttention::accumulator_bytes(const Work& work) {
+  return states_of(work) * panel_bytes(work.problem.value_dim, work.problem.accumulation);
 }
 
 std::int64_t BlockAttention::scratch_bytes(const Problem& problem) {
@@ -63,9 +73,10 @@ void BlockAttention::pack(const Lap& lap, const BlockMap& map, const PackSource&
 void BlockAttention::begin(const Lap& lap) {
   lap_ = lap;
   std::fill(used_.begin(), used_.end(), std::uint8_t{0});
+  finished_ = false;
 }
 
-void BlockAttention::attend(const ConstTensorView& q, const BlockMap& map, const std::byte* block,
+void BlockAttention::attend(const RankTensors& tensors, const BlockMap& map, const std::byte* block,
                             const std::function<void(double)>& between) {
   const std::int64_t count = (lap_.kv_end - lap_.kv_begin) * cut_.items * cut_.parts;
   std::atomic<std::int64_t> finished{0};
@@ -75,17 +86,19 @@ void BlockAttention::attend(const ConstTensorView& q, const BlockMap& map, const
       [&](std::int64_t i, int thread) {
         const std::int64_t item = count - 1 - i;
         const std::int64_t row = item / cut_.parts;
-        attend_job(q, map, block, {row / cut_.items, row % cut_.items * kItemPanels, item % cut_.parts},
-                   threads_[static_cast<std::size_t>(thread)]);
+        attend_job(tensors, map, block, {row / cut_.items, row % cut_.items * kItemPanels, item % cut_.parts},
+                   thread);
         ++finished;
       },
       [&] {
         if (between) between(static_cast<double>(finished) / static_cast<double>(count));
       });
+  finished_ = cut_.at_once;
 }
 
-void BlockAttention::attend_job(const ConstTensorView& q_tensor, const BlockMap& map, const std::byte* block,
-                                const Job& job, ThreadState& thread) {
+void BlockAttention::attend_job(const RankTensors& tensors, const BlockMap& map, const std::byte* block,
+                                const Job& job, int thread_index) {
+  ThreadState& thread = threads_[static_cast<std::size_t>(thread_index)];
   const int count = static_cast<int>(std::min<std::int64_t>(kItemPanels, cut_.panels - job.first_panel));
   const std::int64_t unit = lap_.kv_begin + job.unit;
   const std::int64_t panel_bytes = query_bytes(shape_.products, shape_.head_dim);
@@ -98,9 +111,9 @@ void BlockAttention::attend_job(const ConstTensorView& q_tensor, const BlockMap&
     const int rows = panels_.panel_rows(panel);
     for (int i = 0; i < rows; ++i) {
       const QueryPanels::Row row = panels_.row(unit, panel, i);
-      offsets[i] = q_tensor.offset(panels_.batch(unit), row.token, row.head);
+      offsets[i] = tensors.q.offset(panels_.batch(unit), row.token, row.head);
     }
-    q[p] = pack_queries(shape_.products, q_tensor, offsets, rows, thread.queries.data() + p * panel_bytes);
+    q[p] = pack_queries(shape_.products, tensors.q, offsets, rows, thread.queries.data() + p * panel_bytes);
   }
   const std::int64_t pieces = std::ssize(map.pieces());
   const std::int64_t end = (job.part + 1) * pieces / cut_.parts;
@@ -114,37 +127,45 @@ void BlockAttention::attend_job(const ConstTensorView& q_tensor, const BlockMap&
       if (sight == PanelView::Sight::kEmpty) continue;
       const bool full = sight == PanelView::Sight::kFull;
       (full ? thread.tiles.full : thread.tiles.partial) += 1;
-      jobs[seen++] = {q[p], full ? nullptr : &keys[p], state(job.part, job.unit, job.first_panel + p)};
+      jobs[seen++] = {q[p], full ? nullptr : &keys[p], state(job, job.first_panel + p, thread_index)};
     }
     if (seen > 0) attend_tile(shape_, map.tile(block, job.unit, piece), {jobs, seen}, thread.tile);
   }
+  if (!cut_.at_once) return;
+  for (int p = 0; p < count; ++p) finish_panel(tensors, job, job.first_panel + p, thread_index);
 }
 
 void BlockAttention::finish(const RankTensors& tensors) {
+  if (finished_) return;
   pool_.run((lap_.kv_end - lap_.kv_begin) * cut_.panels, [&](std::int64_t i, int thread) {
-    finish_panel(tensors, i / cut_.panels, i % cut_.panels, threads_[static_cast<std::size_t>(thread)]);
+    const std::int64_t panel = i % cut_.panels;
+    finish_panel(tensors, {i / cut_.panels, panel / kItemPanels * kItemPanels, 0}, panel, thread);
   });
 }
 
-void BlockAttention::finish_panel(const RankTensors& tensors, std::int64_t unit, std::int64_t panel,
-                                  ThreadState& thread) {
-  std::byte* sums = state(0, unit, panel);
+void BlockAttention::finish_panel(const RankTensors& tensors, const Job& job, std::int64_t panel,
+                                  int thread) {
+  std::byte* sums = state(job, panel, thread);
   for (std::int64_t part = 1; part < cut_.parts; ++part) {
-    panel_merge(sums, state(part, unit, panel), shape_.value_dim, shape_.accumulation);
+    panel_merge(sums, state({job.unit, job.first_panel, part}, panel, thread), shape_.value_dim,
+                shape_.accumulation);
   }
-  const std::int64_t b = panels_.batch(lap_.kv_begin + unit);
+  if (cut_.at_once) used_[state_index(job, panel, thread)] = 0;  // for the next item
+  const std::int64_t unit = lap_.kv_begin + job.unit;
+  const std::int64_t b = panels_.batch(unit);
   const int count = panels_.panel_rows(panel);
   std::array<FinishRow, kPanelRows> rows;
   float lse[kPanelRows];
   for (int r = 0; r < count; ++r) {
-    const QueryPanels::Row row = panels_.row(lap_.kv_begin + unit, panel, r);
+    const QueryPanels::Row row = panels_.row(unit, panel, r);
     const float sink = tensors.sinks ? tensors.sinks[row.head] : -std::numeric_limits<float>::infinity();
     rows[static_cast<std::size_t>(r)] = {tensors.out.data, tensors.out.offset(b, row.token, row.head), sink};
   }
   panel_finish(sums, shape_.value_dim, shape_.accumulation, tensors.out.dtype,
-               {rows.data(), static_cast<std::size_t>(count)}, lse, thread.tile.partial);
+               {rows.data(), static_cast<std::size_t>(count)}, lse,
+               threads_[static_cast<std::size_t>(thread)].tile.partial);
   for (int r = 0; tensors.lse.data && r < count; ++r) {
-    const QueryPanels::Row row = panels_.row(lap_.kv_begin + unit, panel, r);
+    const QueryPanels::Row row = panels_.row(unit, panel, r);
     tensors.lse.data[tensors.lse.offset(b, row.head, row.token)] = lse[r];
   }
 }
@@ -162,12 +183,18 @@ void BlockAttention::reset_tiles() noexcept {
   for (ThreadState& t : threads_) t.tiles = {};
 }
 
-std::byte* BlockAttention::state(std::int64_t part, std::int64_t unit, std::int64_t panel) {
-  const std::int64_t index = (part * units_ + unit) * cut_.panels + panel;
-  std::byte* sums = accumulators_.data() + index * panel_bytes(shape_.value_dim, shape_.accumulation);
-  std::uint8_t& used = used_[static_cast<std::size_t>(index)];
-  if (!used) panel_init(sums, shape_.value_dim, shape_.accumulation);
-  used = 1;
+std::size_t BlockAttention::state_index(const Job& job, std::int64_t panel, int thread) const noexcept {
+  const std::int64_t index = cut_.at_once ? thread * kItemPanels + (panel - job.first_panel)
+                                          : (job.part * units_ + job.unit) * cut_.panels + panel;
+  return static_cast<std::size_t>(index);
+}
+
+std::byte* BlockAttention::state(const Job& job, std::int64_t panel, int thread) {
+  const std::size_t index = state_index(job, panel, thread);
+  std::byte* sums = accumulators_.data() +
+                    static_cast<std::int64_t>(index) * panel_bytes(shape_.value_dim, shape_.accumulation);
+  if (!used_[index]) panel_init(sums, shape_.value_dim, shape_.accumulation);
+  used_[index] = 1;
   return sums;
 }
 

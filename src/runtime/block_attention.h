@@ -18,14 +18,24 @@
 namespace kvring {
 
 // How the work of one lap is cut into jobs for the threads.
+struct Work {
+  const Problem& problem;
+  const Shard& queries;
+  std::int64_t units;  // KV units of a lap
+  int blocks;          // that hold the keys of a lap
+  int threads;
+};
 struct WorkCut {
   std::int64_t panels = 0;  // of 48 query rows, of one KV unit
   std::int64_t items = 0;   // of up to kItemPanels panels, of one KV unit
   // Jobs over the keys of a block for one item. More than 1 where items alone are too few for the threads:
   // decode. Each has accumulators of its own, merged at the end: exact, so the bits are the same.
   std::int64_t parts = 1;
+  // All keys come in one block, and no item is cut: its rows are finished as soon as they have met the block,
+  // so accumulators are needed for the items at work only, and stay in the cache.
+  bool at_once = false;
 };
-WorkCut cut_work(const Problem& problem, const Shard& queries, std::int64_t units, int threads);
+WorkCut cut_work(const Work& work);
 
 // Panels of 48 query rows that share a read of each tile: 192 rows keep a tile of K and V in the second-level
 // cache for 4 uses while the panels' accumulators fit beside it.
@@ -35,12 +45,11 @@ TileShape make_tile_shape(const Problem& problem);
 
 class BlockAttention {
  public:
-  // Takes the memory for laps of at most `units` KV units; nothing is allocated later. Problem and shard must
-  // outlive it.
-  BlockAttention(const Problem& problem, const Shard& queries, std::int64_t units, int threads);
+  // Takes the memory for laps of at most work.units KV units; nothing is allocated later. Problem and shard
+  // must outlive it.
+  explicit BlockAttention(const Work& work);
 
-  static std::int64_t accumulator_bytes(const Problem& problem, const Shard& queries, std::int64_t units,
-                                        int threads);
+  static std::int64_t accumulator_bytes(const Work& work);
   static std::int64_t scratch_bytes(const Problem& problem);  // of one thread: queries and tile
 
   // Packs this rank's k and v into `block`.
@@ -49,9 +58,9 @@ class BlockAttention {
   void begin(const Lap& lap);
   // Adds the attention of the queries over one block. `between` is called on the calling thread from time to
   // time with the finished share of this block.
-  void attend(const ConstTensorView& q, const BlockMap& map, const std::byte* block,
+  void attend(const RankTensors& tensors, const BlockMap& map, const std::byte* block,
               const std::function<void(double)>& between = {});
-  // Writes the finished rows.
+  // Writes the finished rows, where attend() has not done it.
   void finish(const RankTensors& tensors);
 
   // (panel, tile) pairs since the last reset.
@@ -73,11 +82,12 @@ class BlockAttention {
     std::int64_t unit, first_panel, part;
   };
 
-  void attend_job(const ConstTensorView& q, const BlockMap& map, const std::byte* block, const Job& job,
-                  ThreadState& thread);
-  void finish_panel(const RankTensors& tensors, std::int64_t unit, std::int64_t panel, ThreadState& thread);
-  // Of a panel; empty at its first use in a lap.
-  std::byte* state(std::int64_t part, std::int64_t unit, std::int64_t panel);
+  void attend_job(const RankTensors& tensors, const BlockMap& map, const std::byte* block, const Job& job,
+                  int thread);
+  void finish_panel(const RankTensors& tensors, const Job& job, std::int64_t panel, int thread);
+  // Accumulators of one of the job's panels; empty at their first use.
+  std::byte* state(const Job& job, std::int64_t panel, int thread);
+  std::size_t state_index(const Job& job, std::int64_t panel, int thread) const noexcept;
 
   QueryPanels panels_;
   TileShape shape_;
@@ -85,7 +95,8 @@ class BlockAttention {
   WorkCut cut_;
   ThreadPool pool_;
   AlignedBuffer accumulators_;
-  std::vector<std::uint8_t> used_;  // by state: emptied since the lap began
+  std::vector<std::uint8_t> used_;  // by state: emptied since the lap (or, at once, the item) began
+  bool finished_ = false;
   std::vector<ThreadState> threads_;
   Lap lap_;
 };

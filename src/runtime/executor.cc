@@ -30,8 +30,8 @@ class Stopwatch {
 Executor::Executor(const ExecutionPlan& plan, Transport& transport, int threads)
     : plan_(plan),
       transport_(transport),
-      attention_(plan.problem, plan.layouts.q.shards[static_cast<std::size_t>(plan.rank)], plan.sizes.units,
-                 threads) {
+      attention_({plan.problem, plan.layouts.q.shards[static_cast<std::size_t>(plan.rank)], plan.sizes.units,
+                  static_cast<int>(plan.layouts.q.shards.size()), threads}) {
   for (int i = 0; i < plan.sizes.slots; ++i) slots_.push_back({AlignedBuffer(plan.sizes.slot), {}});
 }
 
@@ -111,7 +111,7 @@ void Executor::begin_lap(const Lap& lap, Slot& slot) {
 
 void Executor::attend_block(const Step& step, const std::byte* block) {
   const Stopwatch watch(report_->compute_s);
-  attention_.attend(tensors_->q, plan_.blocks[static_cast<std::size_t>(step.block)], block,
+  attention_.attend(*tensors_, plan_.blocks[static_cast<std::size_t>(step.block)], block,
                     [this](double share) {
                       transport_.progress();
                       report_progress(work_done_ + share);

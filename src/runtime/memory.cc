@@ -68,7 +68,8 @@ WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads
   sizes.slot = heads_per_lap * (c.passes_pointers || sizes.slots == 1 ? own : largest_block(c));
   sizes.units = heads_per_lap;
   sizes.accumulators =
-      BlockAttention::accumulator_bytes(c.problem, shard_of(c.layouts.q, rank), heads_per_lap, c.threads);
+      BlockAttention::accumulator_bytes({c.problem, shard_of(c.layouts.q, rank), heads_per_lap,
+                                         static_cast<int>(c.layouts.q.shards.size()), c.threads});
   sizes.scratch = BlockAttention::scratch_bytes(c.problem);
   return sizes;
 }

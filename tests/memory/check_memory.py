@@ -16,9 +16,9 @@ import tempfile
 import time
 
 RANKS = 4
-LIMIT = 100 << 20
+LIMIT = 90 << 20
 CONSTANT = 32 << 20
-# 4 query heads on 1 KV head of dim 64, float32: the whole state is over 200 MiB.
+# 4 query heads on 1 KV head of dim 64, float32: tensors and the block alone are 96 MiB.
 SHAPE = ["--shape", "1,32768,4,64", "--kv-shape", "1,32768,1,64", "--dtype", "f32", "--seed", "7"]
 
 

@@ -21,7 +21,7 @@ BlockRun::BlockRun(const Problem& problem, int threads)
       q_layout_(whole(problem, problem.q_len)),
       kv_layout_(whole(problem, problem.kv_len)),
       lap_{0, problem.kv_heads},
-      attention_(problem_, q_layout_.shards[0], problem.kv_heads, threads),
+      attention_({problem_, q_layout_.shards[0], problem.kv_heads, 1, threads}),
       maps_(make_block_maps(problem_, kv_layout_)),
       block_(maps_[0].bytes(problem.kv_heads)),
       q_(problem.q_dtype, {1, problem.q_len, problem.q_heads, problem.head_dim}, 1),
@@ -45,9 +45,11 @@ void BlockRun::pack() {
 void BlockRun::begin() { attention_.begin(lap_); }
 
 void BlockRun::attend(const std::function<void(double)>& between) {
-  attention_.attend(as_const(q_.view()), maps_[0], block_.data(), between);
+  attention_.attend(tensors(), maps_[0], block_.data(), between);
 }
 
-void BlockRun::finish() { attention_.finish({as_const(q_.view()), {}, {}, out_.view(), {}, nullptr}); }
+void BlockRun::finish() { attention_.finish(tensors()); }
+
+RankTensors BlockRun::tensors() { return {as_const(q_.view()), {}, {}, out_.view(), {}, nullptr}; }
 
 }  // namespace kvring::cli

@@ -28,6 +28,8 @@ class BlockRun {
   void finish();
 
  private:
+  RankTensors tensors();
+
   Problem problem_;
   Layout q_layout_, kv_layout_;
   Lap lap_;
