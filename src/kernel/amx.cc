@@ -92,26 +92,76 @@ void fetch(const std::uint16_t* block) {
   for (int row = 0; row < kBlockHeight; ++row) __builtin_prefetch(block + row * kBlockWidth);
 }
 
-// One row of blocks of `a` against kVectors vectors, from zero or added to c.
-template <bool kAdd, int kVectors>
-KVRING_AMX_TARGET void multiply_row(const AmxOperand& operand, std::int64_t row, const std::uint16_t* b,
-                                    float* c, Least& least) {
+// The intrinsics of GCC take literal numbers of tiles only.
+#define KVRING_TILE_SWITCH(tile, OPERATION) \
+  switch (tile) {                           \
+    case 0:                                 \
+      OPERATION(0);                         \
+      break;                                \
+    case 1:                                 \
+      OPERATION(1);                         \
+      break;                                \
+    case 2:                                 \
+      OPERATION(2);                         \
+      break;                                \
+    case 3:                                 \
+      OPERATION(3);                         \
+      break;                                \
+    case 4:                                 \
+      OPERATION(4);                         \
+      break;                                \
+    default:                                \
+      OPERATION(5);                         \
+  }
+
+template <int kTile>
+KVRING_AMX_TARGET inline void zero_tile() {
+#define KVRING_OPERATION(tile) _tile_zero(tile)
+  KVRING_TILE_SWITCH(kTile, KVRING_OPERATION)
+#undef KVRING_OPERATION
+}
+template <int kTile>
+KVRING_AMX_TARGET inline void load_tile(const float* from) {
+#define KVRING_OPERATION(tile) _tile_loadd(tile, from, kStrideC)
+  KVRING_TILE_SWITCH(kTile, KVRING_OPERATION)
+#undef KVRING_OPERATION
+}
+template <int kTile>
+KVRING_AMX_TARGET inline void store_tile(float* to) {
+#define KVRING_OPERATION(tile) _tile_stored(tile, to, kStrideC)
+  KVRING_TILE_SWITCH(kTile, KVRING_OPERATION)
+#undef KVRING_OPERATION
+}
+// Adds the product of tiles 6 and 7.
+template <int kTile>
+KVRING_AMX_TARGET inline void multiply_tile() {
+#define KVRING_OPERATION(tile) _tile_dpbf16ps(tile, 6, 7)
+  KVRING_TILE_SWITCH(kTile, KVRING_OPERATION)
+#undef KVRING_OPERATION
+}
+#undef KVRING_TILE_SWITCH
+
+// One row of blocks of `a` against kVectors vectors, into tiles kTile and following. Tiles 6 and 7 take
+// operands.
+template <bool kAdd, int kVectors, int kTile>
+KVRING_AMX_TARGET inline void compute_row(const AmxOperand& operand, std::int64_t row, const std::uint16_t* b,
+                                          const float* c, Least& least) {
   const BlockMatrix<const std::uint16_t>& a = operand.matrix;
   const bool low = a.height(row) < kBlockHeight;
-  float* to = c + row * kPanelRows;
-  alignas(64) float full[kBlockHeight * kPanelRows];
-  if (low) {
-    if (kAdd) std::copy_n(to, a.height(row) * kPanelRows, full);
-    to = full;
-  }
   if (kAdd) {
-    _tile_loadd(0, to, kStrideC);
-    if (kVectors > 1) _tile_loadd(1, to + 16, kStrideC);
-    if (kVectors > 2) _tile_loadd(2, to + 32, kStrideC);
+    const float* from = c + row * kPanelRows;
+    alignas(64) float full[kBlockHeight * kPanelRows];
+    if (low) {
+      std::copy_n(from, a.height(row) * kPanelRows, full);
+      from = full;
+    }
+    load_tile<kTile>(from);
+    if (kVectors > 1) load_tile<kTile + 1>(from + 16);
+    if (kVectors > 2) load_tile<kTile + 2>(from + 32);
   } else {
-    _tile_zero(0);
-    if (kVectors > 1) _tile_zero(1);
-    if (kVectors > 2) _tile_zero(2);
+    zero_tile<kTile>();
+    if (kVectors > 1) zero_tile<kTile + 1>();
+    if (kVectors > 2) zero_tile<kTile + 2>();
   }
   for (std::int64_t column = operand.columns.begin; column < operand.columns.end; column += kBlockWidth) {
     const std::uint16_t* block = a.block(row, column);
@@ -123,35 +173,62 @@ KVRING_AMX_TARGET void multiply_row(const AmxOperand& operand, std::int64_t row,
       block = padded;
     }
     const std::uint16_t* at = b + column / kBlockWidth * kColumnBlock;
-    _tile_loadd(3, block, 64);
-    _tile_loadd(4, at, 64);
-    _tile_dpbf16ps(0, 3, 4);
+    _tile_loadd(6, block, 64);
+    _tile_loadd(7, at, 64);
+    multiply_tile<kTile>();
     if (kVectors > 1) {
-      _tile_loadd(5, at + kVectorBlock, 64);
-      _tile_dpbf16ps(1, 3, 5);
+      _tile_loadd(7, at + kVectorBlock, 64);
+      multiply_tile<kTile + 1>();
     }
     if (kVectors > 2) {
-      _tile_loadd(6, at + 2 * kVectorBlock, 64);
-      _tile_dpbf16ps(2, 3, 6);
+      _tile_loadd(7, at + 2 * kVectorBlock, 64);
+      multiply_tile<kTile + 2>();
     }
-    look(block, least);
+    if (operand.check) look(block, least);
   }
-  _tile_stored(0, to, kStrideC);
-  if (kVectors > 1) _tile_stored(1, to + 16, kStrideC);
-  if (kVectors > 2) _tile_stored(2, to + 32, kStrideC);
+}
+
+template <int kVectors, int kTile>
+KVRING_AMX_TARGET inline void store_row(const AmxOperand& operand, std::int64_t row, float* c) {
+  float* to = c + row * kPanelRows;
+  alignas(64) float full[kBlockHeight * kPanelRows];
+  const std::int64_t height = operand.matrix.height(row);
+  const bool low = height < kBlockHeight;
+  float* at = low ? full : to;
+  store_tile<kTile>(at);
+  if (kVectors > 1) store_tile<kTile + 1>(at + 16);
+  if (kVectors > 2) store_tile<kTile + 2>(at + 32);
   if (!low) return;
-  for (std::int64_t i = 0; i < a.height(row); ++i)
-    std::copy_n(full + i * kPanelRows, 16 * kVectors, c + (row + i) * kPanelRows);
+  for (std::int64_t i = 0; i < height; ++i)
+    std::copy_n(full + i * kPanelRows, 16 * kVectors, to + i * kPanelRows);
+}
+
+// Two sets of tiles take turns: a row is stored while the next one is computed.
+template <bool kAdd, int kVectors>
+KVRING_AMX_TARGET void multiply_rows(const AmxOperand& a, const std::uint16_t* b, float* c, Least& least) {
+  std::int64_t row = a.rows.begin;
+  if (row >= a.rows.end) return;
+  compute_row<kAdd, kVectors, 0>(a, row, b, c, least);
+  for (; row + 2 * kBlockHeight < a.rows.end; row += 2 * kBlockHeight) {
+    compute_row<kAdd, kVectors, 3>(a, row + kBlockHeight, b, c, least);
+    store_row<kVectors, 0>(a, row, c);
+    compute_row<kAdd, kVectors, 0>(a, row + 2 * kBlockHeight, b, c, least);
+    store_row<kVectors, 3>(a, row + kBlockHeight, c);
+  }
+  const bool another = row + kBlockHeight < a.rows.end;
+  if (another) compute_row<kAdd, kVectors, 3>(a, row + kBlockHeight, b, c, least);
+  store_row<kVectors, 0>(a, row, c);
+  if (another) store_row<kVectors, 3>(a, row + kBlockHeight, c);
 }
 
 template <bool kAdd>
 bool multiply(const AmxOperand& a, const std::uint16_t* b, int query_rows, float* c) {
-  const auto row_of = query_rows > 32   ? multiply_row<kAdd, 3>
-                      : query_rows > 16 ? multiply_row<kAdd, 2>
-                                        : multiply_row<kAdd, 1>;
+  const auto rows = query_rows > 32   ? multiply_rows<kAdd, 3>
+                    : query_rows > 16 ? multiply_rows<kAdd, 2>
+                                      : multiply_rows<kAdd, 1>;
   Least least;
   std::fill_n(least.magnitude, 32, std::uint16_t{0xffff});
-  for (std::int64_t row = a.rows.begin; row < a.rows.end; row += kBlockHeight) row_of(a, row, b, c, least);
+  rows(a, b, c, least);
   return std::any_of(least.magnitude, least.magnitude + 32,
                      [](std::uint16_t x) { return is_tiny(static_cast<std::uint16_t>(x + 1)); });
 }

@@ -35,6 +35,7 @@ class AmxTiles {
 struct AmxOperand {
   BlockMatrix<const std::uint16_t> matrix;
   KeyRange rows, columns;
+  bool check;  // whether anything in it is tiny
 };
 
 // block_multiply() of blocks-inl.h with bfloat16 operands, to the bit where nothing is tiny. Needs AmxTiles.

@@ -184,13 +184,14 @@ struct MatrixUnitProducts {
   const TileShape& shape;
   const PackedTile& tile;
   const std::byte* q;
-  mutable bool tiny = false;  // keys or values for which the results are worthless
+  bool check;                 // whether keys and values are tiny, for which the results are worthless
+  mutable bool tiny = false;  // and what came of it
 
   HWY_INLINE void scores(const PanelHull& hull, TileScratch& scratch) const {
     const BlockMatrix<const std::uint16_t> k{reinterpret_cast<const std::uint16_t*>(tile.k), tile.keys,
                                              shape.head_dim};
     bf16_scores(shape, hull, scratch, [&](KeyRange strip) {
-      tiny |= amx_multiply({k, strip, {0, shape.head_dim}}, reinterpret_cast<const std::uint16_t*>(q),
+      tiny |= amx_multiply({k, strip, {0, shape.head_dim}, check}, reinterpret_cast<const std::uint16_t*>(q),
                            hull.rows, scratch.scores);
     });
   }
@@ -208,18 +209,21 @@ struct MatrixUnitProducts {
     std::fill_n(scratch.partial, shape.value_dim * kPanelRows, 0.0f);
     for (std::int64_t key = hull.keys.begin; key < hull.keys.end; key += kStrip) {
       const KeyRange strip{key, std::min(key + kStrip, hull.keys.end)};
-      tiny |= amx_multiply_add({v, {0, shape.value_dim}, strip}, scratch.weights, hull.rows, scratch.partial);
+      tiny |= amx_multiply_add({v, {0, shape.value_dim}, strip, check}, scratch.weights, hull.rows,
+                               scratch.partial);
     }
   }
 };
 
 // Returns false, having done nothing that counts, where tiny keys or values are not for the matrix unit.
+// `checked`: the whole tile is known to have none.
 inline bool attend_matrix_unit(const TileShape& shape, const PackedTile& tile, const PanelJob& panel,
-                               TileScratch& scratch) {
+                               bool& checked, TileScratch& scratch) {
   const PanelHull hull = hull_of(panel.keys, panel.q.rows, tile.keys, kBlockWidth);
-  const MatrixUnitProducts products{shape, tile, panel.q.data};
+  const MatrixUnitProducts products{shape, tile, panel.q.data, !checked};
   run_phases(products, hull, scratch);
   if (HWY_UNLIKELY(products.tiny)) return false;
+  checked |= hull.keys.begin == 0 && hull.keys.end == tile.keys;
   if (HWY_LIKELY(!any_special(shape.value_dim, hull.rows, scratch.partial))) {
     std::fill_n(scratch.shift, kPanelRows, 0);
     return true;
@@ -236,8 +240,9 @@ inline bool attend_matrix_unit(const TileShape& shape, const PackedTile& tile, c
 inline void attend_tile_matrix_unit(const TileShape& shape, const PackedTile& tile,
                                     std::span<const PanelJob> panels, TileScratch& scratch) {
   const AmxTiles registers;
+  bool checked = false;
   for (const PanelJob& panel : panels) {
-    if (HWY_UNLIKELY(panel.q.tiny || !attend_matrix_unit(shape, tile, panel, scratch))) {
+    if (HWY_UNLIKELY(panel.q.tiny || !attend_matrix_unit(shape, tile, panel, checked, scratch))) {
       attend_floats(shape, widened(shape, tile, scratch), float_panel(shape, panel.q, scratch), panel.keys,
                     scratch);
     }
@@ -285,7 +290,7 @@ inline void tile_phase_target(TilePhase phase, const TileShape& shape, const Pac
 #if HWY_TARGET == HWY_AVX3
   if (blocks && amx_in_use()) {
     const AmxTiles registers;
-    run_phase(phase, MatrixUnitProducts{shape, tile, panel.q.data}, hull, scratch);
+    run_phase(phase, MatrixUnitProducts{shape, tile, panel.q.data, true}, hull, scratch);
     return;
   }
 #endif

@@ -1,7 +1,7 @@
 // The kernel's seam: one tile of keys against a few panels of query rows. It knows rows' key intervals, and
 // neither masks nor layouts. Runs on the best instruction set of this machine (Highway's dispatch); all of
-// them give the same bits, because every sum over dims or keys takes its terms in one fixed order, whatever lies
-// in the lanes.
+// them give the same bits, because every sum over dims or keys takes its terms in one fixed order, whatever
+// lies in the lanes.
 #pragma once
 
 #include <cstddef>
