@@ -1,6 +1,6 @@
 // The phases of attending packed blocks, each alone, on one thread.
 //
-//   build/release/bin/kernel_bench --benchmark_filter='attend/bf16'
+//   build/release/bin/kernel_bench --benchmark_filter='f32/d64/reproducible'
 //
 // Times are of the thread's processor, so that other programs count less. Attention is held against the
 // ceiling of its arithmetic, measured before and after; the phases that only move data say how much of it.
@@ -9,9 +9,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
+#include <utility>
 
 #include "cli/bench/block_run.h"
+#include "kernel/panel.h"
+#include "kernel/tile.h"
 #include "peak/peak.h"
 #include "peak/rate.h"
 
@@ -96,15 +100,85 @@ void add_packing(DType dtype, std::int64_t dim) {
   });
 }
 
+// One panel of 48 rows and one tile of 512 keys.
+class PhaseRun {
+ public:
+  explicit PhaseRun(const Case& c)
+      : shape_{c.head_dim,
+               c.value_dim,
+               kTile,
+               c.dtype,
+               products_of(c.dtype, c.dtype),
+               c.accumulation,
+               {1.0f / std::sqrt(static_cast<float>(c.head_dim)), 0.0f}},
+        scratch_(shape_),
+        k_(kTile * c.head_dim * 4),
+        v_(kTile * c.value_dim * 4),
+        q_(query_bytes(shape_.products, c.head_dim)),
+        state_(panel_bytes(c.value_dim, c.accumulation)),
+        queries_(c.dtype, {1, kPanelRows, 1, c.head_dim}, 1) {
+    const cli::RandomTensor keys(c.dtype, {1, kTile, 1, c.head_dim}, 2);
+    const cli::RandomTensor values(c.dtype, {1, kTile, 1, c.value_dim}, 3);
+    const ConstTensorView k = as_const(keys.view()), v = as_const(values.view());
+    pack_keys(shape_.products, {&k, 0, 0, 0, kTile}, k_.data());
+    pack_values(shape_.products, {&v, 0, 0, 0, kTile}, v_.data());
+    std::int64_t offsets[kPanelRows];
+    for (int i = 0; i < kPanelRows; ++i) offsets[i] = i * c.head_dim;
+    const PackedQueries q =
+        pack_queries(shape_.products, as_const(queries_.view()), offsets, kPanelRows, q_.data());
+    job_ = {q, nullptr, state_.data()};
+    panel_init(state_.data(), c.value_dim, c.accumulation);
+    for (TilePhase phase : {TilePhase::kWiden, TilePhase::kScores, TilePhase::kWeights, TilePhase::kValues})
+      run(phase);
+  }
+
+  void run(TilePhase phase) { tile_phase(phase, shape_, {k_.data(), v_.data(), kTile}, job_, scratch_); }
+
+  static constexpr std::int64_t kTile = 512;
+
+ private:
+  TileShape shape_;
+  TileScratch scratch_;
+  AlignedBuffer k_, v_, q_, state_;
+  cli::RandomTensor queries_;
+  PanelJob job_;
+};
+
+// Of a phase: cycles' worth of fused multiply-adds that 16 rows and one key take, which add up to the whole.
+// At least head_dim / 2 are needed for scores and value_dim / 2 for values, with two vectors of 16 a cycle.
+void bench_phase(benchmark::State& state, const Case& c, TilePhase phase) {
+  constexpr int kTimes = 8;
+  const FloatEnvironment environment;
+  PhaseRun run(c);
+  const double peak = fma_peak_gflops();
+  double best = 1e9;
+  for (auto _ : state) {
+    double seconds = 0;
+    for (int i = 0; i < kTimes; ++i) {
+      if (phase == TilePhase::kWeights) run.run(TilePhase::kScores);  // they were overwritten
+      const double start = thread_seconds();
+      run.run(phase);
+      seconds += thread_seconds() - start;
+    }
+    best = std::min(best, seconds / kTimes);
+    state.SetIterationTime(seconds / kTimes);
+  }
+  const double flops_of_a_cycle = 2.0 * 2 * 16;
+  state.counters["cycles"] = best * std::max(peak, fma_peak_gflops()) * 1e9 / flops_of_a_cycle /
+                             (static_cast<double>(PhaseRun::kTile) * kPanelRows / 16);
+}
+
 void add_attention(const Case& c) {
   const std::string suffix = fmt::format("{}/d{}{}", dtype_name(c.dtype), c.head_dim,
                                          c.head_dim == c.value_dim ? "" : fmt::format("v{}", c.value_dim));
   const char* sum = c.accumulation == Accumulation::kOnline ? "online" : "reproducible";
-  const std::int64_t out = problem_of(c).q_len * c.value_dim;
-  const auto name = [&](const char* what) { return fmt::format("{}/{}/{}", what, suffix, sum); };
-  add(name("attend"), [=](benchmark::State& s) { bench_attend(s, c); });
-  add(name("begin"), [=](benchmark::State& s) { bench_moves(s, c, &BlockRun::begin, out); });
-  add(name("finish"), [=](benchmark::State& s) { bench_moves(s, c, &BlockRun::finish, out); });
+  add(fmt::format("attend/{}/{}", suffix, sum), [=](benchmark::State& s) { bench_attend(s, c); });
+  if (c.dtype != DType::kF32)
+    add(fmt::format("widen/{}", suffix), [=](benchmark::State& s) { bench_phase(s, c, TilePhase::kWiden); });
+  for (const auto& [name, phase] :
+       {std::pair("scores", TilePhase::kScores), std::pair("weights", TilePhase::kWeights),
+        std::pair("values", TilePhase::kValues), std::pair("deposit", TilePhase::kDeposit)})
+    add(fmt::format("{}/{}/{}", name, suffix, sum), [=](benchmark::State& s) { bench_phase(s, c, phase); });
 }
 
 void add_all() {
