@@ -40,12 +40,13 @@ float product_sum(Products products, std::int64_t begin, std::int64_t end, const
 struct Row {
   const TileShape& shape;
   const PackedFloats& tile;
-  const float* q;       // of the panel
-  const float* scores;  // weights of the panel
+  const float* q;        // of the panel
+  const float* weights;  // of this row
+  std::int64_t from_key_to_key;
   int lane;
   std::int64_t begin, end;  // keys it sees
 
-  float weight(std::int64_t key) const { return scores[key * kPanelRows + lane]; }
+  float weight(std::int64_t key) const { return weights[key * from_key_to_key]; }
 
   float value(std::int64_t key, std::int64_t dim) const {
     if (shape.products == Products::kBF16)
@@ -129,7 +130,7 @@ KeyRange panel_hull(const RowKeys& rows, std::int64_t keys, std::int64_t step) {
 }
 
 void repair_partial(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
-                    const RowKeys* seen, TileScratch& scratch) {
+                    const RowKeys* seen, TileScratch& scratch, const WeightStrides& weights) {
   std::fill_n(scratch.shift, kPanelRows, 0);
   for (int lane = 0; lane < panel.rows; ++lane) {
     bool finite = true;
@@ -139,7 +140,8 @@ void repair_partial(const TileShape& shape, const PackedFloats& tile, const Floa
     if (finite) continue;
     const std::int64_t begin = seen ? seen->begin[lane] : 0;
     const std::int64_t end = seen ? seen->end[lane] : tile.keys;
-    repair_row({shape, tile, panel.q, scratch.scores, lane, begin, end}, scratch);
+    repair_row({shape, tile, panel.q, scratch.scores + lane * weights.row, weights.key, lane, begin, end},
+               scratch);
   }
 }
 

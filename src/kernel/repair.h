@@ -26,13 +26,18 @@ struct FloatPanel {
   const float* q;  // [head_dim][48]
   int rows;
 };
+// Where scratch.scores has the weight of row i and key j: at i * row + j * key.
+struct WeightStrides {
+  std::int64_t row = 1;
+  std::int64_t key = kPanelRows;
+};
 
 // Recomputes the rows of scratch.partial that hold an infinity or NaN, from the keys each row sees alone: a
 // hidden value must not matter, a visible infinity or NaN must come out as plain attention has it, and a
 // finite sum beyond float32 is taken with weights scaled by 2^-16 (scratch.shift = 16). scratch.scores holds
 // weights.
 void repair_partial(const TileShape& shape, const PackedFloats& tile, const FloatPanel& panel,
-                    const RowKeys* seen, TileScratch& scratch);
+                    const RowKeys* seen, TileScratch& scratch, const WeightStrides& weights = {});
 
 // Raises the panel's row references to the tile's, and gives the factor that brings the tile's partial to
 // them.

@@ -1,8 +1,8 @@
 // Per-target code of tile attention; included once per instruction set by tile.cc through foreach_target.
 //
-// The bit promise rests on three rules kept here. Lanes hold query rows, so a wider vector only means more
-// rows at once. Every sum over dims or keys takes its terms in one fixed order; a key a row does not see adds
-// an exact zero. Everything else is a pure function of one element.
+// The bit promise rests on three rules kept here. Lanes hold query rows (keys or dims where rows are few), so
+// a wider vector only means more of them at once. Every sum over dims or keys takes its terms in one fixed
+// order; a key a row does not see adds an exact zero. Everything else is a pure function of one element.
 
 #if defined(KVRING_KERNEL_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KVRING_KERNEL_TILE_INL_H_
@@ -17,6 +17,7 @@
 #include "kernel/amx.h"
 #include "kernel/blocks-inl.h"
 #include "kernel/chains-inl.h"
+#include "kernel/decode-inl.h"
 #include "kernel/deposit-inl.h"
 #include "kernel/repair.h"
 #include "kernel/softmax-inl.h"
@@ -64,6 +65,7 @@ struct ChainProducts {
 
   HWY_INLINE void scores(const PanelHull& hull, TileScratch& scratch) const {
     fill_none(scratch.row_max);
+    if (is_few(hull.rows)) return few_scores(shape, tile, hull.keys, {q, hull.rows}, hull.seen, scratch);
     if (shape.logits.cap != 0) {
       chain_scores<true>(shape, tile, hull.keys, {q, hull.rows}, scratch.scores, scratch.row_max);
     } else {
@@ -73,10 +75,12 @@ struct ChainProducts {
   }
   HWY_INLINE void weights(const PanelHull& hull, TileScratch& scratch) const {
     row_maxima(hull.seen, hull.rows, 1.0f, scratch);
+    if (is_few(hull.rows)) return few_weights(shape, hull.keys, hull.rows, scratch);
     std::fill_n(sums_of_weights(shape, scratch), kPanelRows, 0.0f);
     weights_pass<false>(hull.keys, hull.rows, 1.0f, scratch, sums_of_weights(shape, scratch));
   }
   HWY_INLINE void values(const PanelHull& hull, TileScratch& scratch) const {
+    if (is_few(hull.rows)) return few_values(shape, tile, hull.keys, hull.rows, scratch);
     chain_values(shape, tile, hull.keys, hull.rows, scratch.scores, scratch.partial);
   }
 };
@@ -148,7 +152,8 @@ inline void attend_floats(const TileShape& shape, const PackedFloats& tile, cons
     run_phases(ChainProducts{shape, tile, panel.q}, hull, scratch);
   }
   if (HWY_UNLIKELY(any_special(shape.value_dim, panel.rows, scratch.partial))) {
-    repair_partial(shape, tile, panel, seen, scratch);
+    const bool few = !blocks && is_few(panel.rows);
+    repair_partial(shape, tile, panel, seen, scratch, few ? few_strides(shape) : WeightStrides());
   } else {
     std::fill_n(scratch.shift, kPanelRows, 0);
   }

@@ -83,7 +83,7 @@ struct ScratchSizes {
     v = widened ? round_up(s.max_keys * s.value_dim, 16) : 0;
     const bool blocks = s.products == Products::kBF16;
     q = blocks ? s.head_dim * kPanelRows : 0;
-    scores = s.max_keys * kPanelRows;
+    scores = few_stride(s) * kPanelRows;
     weights = blocks ? round_up(s.max_keys, kBlockWidth) * kPanelRows / 2 : 0;
     partial = (s.value_dim + 1) * kPanelRows;
   }

@@ -46,6 +46,9 @@ struct TileShape {
   LogitTransform logits;
 };
 
+// From one row of weights to the next where few rows are attended (few-inl.h).
+inline std::int64_t few_stride(const TileShape& shape) noexcept { return round_up(shape.max_keys, 16); }
+
 // Working memory of one thread.
 class TileScratch {
  public:
