@@ -21,9 +21,9 @@ HWY_BEFORE_NAMESPACE();
 namespace kvring {
 namespace HWY_NAMESPACE {
 
-// The most rows for which this is faster. By `kvring bench kernel --case f32-decode8-d64-n131072` and its
-// neighbours: with 32 registers of 16 lanes 8 rows take two thirds of the time of rows in the lanes, 12 as
-// long. 4 rows are what 16 registers hold.
+// The most rows that are few. `kvring bench kernel --case f32-decode8-d64-n131072` and its neighbours find it
+// again: with 32 registers of 16 lanes, 8 rows take 0.6 of the time that rows in the lanes take for 1 to 16,
+// so 16 would gain nothing. 4 rows are what 16 registers hold; there they take a third to a half.
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE2 || \
     HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4  // no fused instruction on vectors
 constexpr int kFewRows = 0;
