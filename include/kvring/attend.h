@@ -23,7 +23,8 @@ struct AttendReport {
 };
 
 // Exact attention of whole tensors: shapes, aliasing and errors as Ring::attend with all tokens. With several
-// ranks each works on copies of its own shards, as it would on its own machine; one rank alone copies nothing.
+// ranks each works on copies of its own shards, as it would on its own machine; one rank alone copies
+// nothing.
 AttendReport attend(const Problem& problem, const AttendOptions& options, const ConstTensorView& q,
                     const ConstTensorView& k, const ConstTensorView& v, const TensorView& out,
                     const LseView& lse = {}, const float* sinks = nullptr);

@@ -17,7 +17,8 @@ double round_to_precision(double value, int bits, int min_exponent) {
   const int exponent = static_cast<int>(std::bit_cast<std::uint64_t>(value) >> 52 & 0x7ff) - 1023;
   if (value == 0 || exponent > 128) return value;  // or beyond every float, infinite, NaN
   const int last_place = std::max(exponent - (bits - 1), min_exponent);
-  // The sum with 1.5 * 2^52 units lands where one unit is the last place; both steps are exact or rounded once.
+  // The sum with 1.5 * 2^52 units lands where one unit is the last place; both steps are exact or rounded
+  // once.
   const double unit = std::bit_cast<double>(static_cast<std::uint64_t>(last_place + 1023) << 52);
   const double magic = 0x1.8p52 * unit;
   return (value + magic) - magic;
