@@ -45,6 +45,7 @@ def visible(q_len, kv_len, *, causal=False, window_size=(-1, -1), cu_seqlens_q=N
 def attention(q, k, v, *, softmax_scale=None, softcap=0.0, sinks=None, tile=512, online=False, **mask):
     """Compute what kvring.attention should, for arrays with batch; the bound is for outputs in q's dtype."""
     out_dtype = q.dtype.name
+    bf16_products = all(x.dtype.name == "bfloat16" for x in (q, k, v))
     q, k, v = (x.astype(np.float64).swapaxes(1, 2) for x in (q, k, v))  # (batch, heads, tokens, dim)
     group = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
@@ -74,13 +75,16 @@ def attention(q, k, v, *, softmax_scale=None, softcap=0.0, sinks=None, tile=512,
     terms, tiles = min(tile, kv_len), kv_len // tile + 1
     gamma = terms * U / (1 - terms * U)
     t = 2 * tiles * U if online else tiles * 2.0**-30
-    r = (1 + 16 * U + 2.0**-22) * (1 + gamma) * (1 + t) - 1
-    e = (np.exp(delta) * (1 + r) - 1)[..., None]
+    lost = 2.0**-55 if bf16_products else 2.0**-126
+    a = (1 + 16 * U + 2.0**-22) ** 2 * (1 + U) - 1
+    r = (1 + a) * (1 + gamma) * (1 + t) - 1 + 2 * kv_len * lost
+    r_v = (1 + r) * (1 + 2.0**-8) - 1 if bf16_products else r  # the weights of values are rounded
+    e, e_v = ((np.exp(delta) * (1 + x) - 1)[..., None] for x in (r, r_v))
     assert (e < 0.5).all(), "logits too large for a useful bound"
     w = p @ np.abs(v)
     largest = np.where(seen[..., None], np.abs(v)[:, :, None], 0).max(-2, initial=0)
-    bound = np.minimum(2 * e * w / (1 - e), 2 * largest / (1 - r))
-    bound += (t + kv_len * 2.0**-125) * largest + kv_len * 2.0**-148
+    bound = np.minimum((e_v + e) * w / (1 - e), ((1 + r_v) / (1 - r) + 1) * largest)
+    bound += (t + 2 * kv_len * lost) * largest + kv_len * 2.0**-148
     bound += 4 * U * (np.abs(out) + bound)
     digits, smallest = PRECISION[out_dtype]
     bound += (np.abs(out) + bound) * 2.0**-digits + smallest / 2
