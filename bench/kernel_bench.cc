@@ -175,10 +175,13 @@ void add_attention(const Case& c) {
   add(fmt::format("attend/{}/{}", suffix, sum), [=](benchmark::State& s) { bench_attend(s, c); });
   if (c.dtype != DType::kF32)
     add(fmt::format("widen/{}", suffix), [=](benchmark::State& s) { bench_phase(s, c, TilePhase::kWiden); });
-  for (const auto& [name, phase] :
-       {std::pair("scores", TilePhase::kScores), std::pair("weights", TilePhase::kWeights),
-        std::pair("values", TilePhase::kValues), std::pair("deposit", TilePhase::kDeposit)})
+  const auto add_phase = [&](const char* name, TilePhase phase) {
     add(fmt::format("{}/{}/{}", name, suffix, sum), [=](benchmark::State& s) { bench_phase(s, c, phase); });
+  };
+  add_phase("scores", TilePhase::kScores);
+  add_phase("weights", TilePhase::kWeights);
+  add_phase("values", TilePhase::kValues);
+  add_phase("deposit", TilePhase::kDeposit);
 }
 
 void add_all() {

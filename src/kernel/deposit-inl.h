@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 // Terms that call for a higher bin than their sum has, and terms that are not finite: the rules are those of
 // BinnedSum::add. Returns what is left to be added.
-HWY_NOINLINE VD raise_bins(VD x, double* HWY_RESTRICT hi_at, double* HWY_RESTRICT lo_at) {
+HWY_NOINLINE inline VD raise_bins(VD x, double* HWY_RESTRICT hi_at, double* HWY_RESTRICT lo_at) {
   const F64 f64;
   const hn::RebindToUnsigned<F64> u64;
   VD hi = hn::Load(f64, hi_at);
