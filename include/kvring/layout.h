@@ -23,7 +23,7 @@ class Shard {
  public:
   Shard() = default;
   // Ranges must be non-empty; neighbours that touch (end == next begin) are joined.
-  explicit Shard(std::vector<Range> ranges);
+  explicit Shard(const std::vector<Range>& ranges);
 
   const std::vector<Range>& ranges() const noexcept { return ranges_; }
   // Local row at which each range starts, and the total: ranges().size() + 1 entries.

@@ -74,7 +74,7 @@ void for_each_run(const ConstTensorView& local, const Shard& shard, Copy copy) {
 
 }  // namespace
 
-Shard::Shard(std::vector<Range> ranges) {
+Shard::Shard(const std::vector<Range>& ranges) {
   for (const Range& range : ranges) {
     if (range.size() <= 0)
       throw InvalidArgument(
