@@ -71,7 +71,7 @@ class RangeList {
   void add(std::int64_t begin, std::int64_t end) {
     if (begin < end) ranges_.push_back(units_.tokens(begin, end));
   }
-  Shard take() { return Shard(std::move(ranges_)); }
+  Shard take() { return Shard(ranges_); }
 
  private:
   const Units& units_;
@@ -229,7 +229,7 @@ Layout custom_layout(const std::vector<std::vector<std::int64_t>>& positions, st
     std::vector<Range> ranges;
     ranges.reserve(list.size());
     for (std::int64_t p : list) ranges.push_back({p, p + 1});
-    layout.shards.emplace_back(std::move(ranges));
+    layout.shards.emplace_back(ranges);
   }
   layout.tile_aligned = is_tile_aligned(layout, cu_seqlens, tile);
   return layout;
