@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <exception>
 #include <functional>
@@ -95,7 +96,13 @@ void run_team(const std::vector<std::unique_ptr<Transport>>& transports,
               const std::function<void(std::size_t)>& run_rank) {
   const std::size_t ranks = transports.size();
   std::vector<std::exception_ptr> errors(ranks);
+  // Nobody begins before all threads are there: where making them takes the last of the memory, no rank may
+  // be in the middle of something.
+  enum Gate { kWait, kRun, kLeave };
+  std::atomic<Gate> gate{kWait};
   const auto guarded = [&](std::size_t rank) {
+    gate.wait(kWait);
+    if (gate == kLeave) return;
     try {
       run_rank(rank);
     } catch (...) {
@@ -107,13 +114,17 @@ void run_team(const std::vector<std::unique_ptr<Transport>>& transports,
   threads.reserve(ranks);
   try {
     for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(guarded, rank);
-    guarded(0);
+    gate = kRun;
   } catch (...) {  // std::system_error, or std::bad_alloc for a thread's own state
-    errors[0] = std::make_exception_ptr(OutOfBudget(
-        fmt::format("this machine gives no more than {} threads for {} ranks", threads.size(), ranks)));
-    transports[0]->fail("a thread for every rank could not be started");
+    gate = kLeave;
   }
+  gate.notify_all();
+  guarded(0);
   for (std::thread& thread : threads) thread.join();
+  if (gate == kLeave) {
+    throw OutOfBudget(
+        fmt::format("this machine gives no more than {} threads for {} ranks", threads.size(), ranks));
+  }
   rethrow_cause(errors);
 }
 

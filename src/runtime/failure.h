@@ -6,14 +6,19 @@
 
 namespace kvring {
 
-// In a catch (...): the words of the exception. A host's callback may throw anything.
-inline std::string current_failure() {
+// In a catch (...): the words of the exception. A host's callback may throw anything, and where memory has
+// run out there may be none for words either.
+inline std::string current_failure() noexcept {
   try {
-    throw;
-  } catch (const std::exception& error) {
-    return error.what();
+    try {
+      throw;
+    } catch (const std::exception& error) {
+      return error.what();
+    } catch (...) {
+      return "an exception without words";
+    }
   } catch (...) {
-    return "an exception without words";
+    return "out of memory";  // short enough to need none
   }
 }
 
