@@ -1,7 +1,6 @@
 #include "kernel/amx.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kernel/pack.h"
 
@@ -83,8 +82,7 @@ KVRING_AMX_TARGET inline void look(const std::uint16_t* block, Least& least) {
   _mm512_store_si512(least.magnitude, smallest);
 }
 
-// Elements that a block is asked for before it is needed; 4 Ki to 16 Ki were equally good, less or more
-// worse.
+// Elements that a block is asked for before it is needed; of 1 Ki to 32 Ki, 8 Ki and 16 Ki were best.
 constexpr std::int64_t kFetchAhead = 8192;
 
 // A block into the first-level cache.

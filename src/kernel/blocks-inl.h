@@ -19,11 +19,7 @@ namespace kvring {
 namespace HWY_NAMESPACE {
 
 // Rows of the register tile: each has two accumulators for each of three vectors.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE2 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4
-constexpr int kBlockRows = 2;
-#else
-constexpr int kBlockRows = 4;
-#endif
+constexpr int kBlockRows = kSixteenRegisters ? 2 : 4;
 
 // c[i][lane] += a block of terms: a[i * stride + t] * b[t * 48 + lane] over t < terms <= 32.
 template <int kRows, int kVectors>

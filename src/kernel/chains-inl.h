@@ -18,12 +18,8 @@ HWY_BEFORE_NAMESPACE();
 namespace kvring {
 namespace HWY_NAMESPACE {
 
-// Rows of the register tile: 8 where there are 32 registers, 4 where there are 16.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE2 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4
-constexpr int kTileRows = 4;
-#else
-constexpr int kTileRows = 8;
-#endif
+// Rows of the register tile.
+constexpr int kTileRows = kSixteenRegisters ? 4 : 8;
 
 // Floats that memory is asked for before they are needed; 1 Ki and 2 Ki were equally good, less or more
 // worse.

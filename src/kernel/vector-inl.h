@@ -28,6 +28,13 @@ using VD = hn::Vec<F64>;
 constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 constexpr int kLanes64 = static_cast<int>(hn::MaxLanes(F64()));
 
+// Register tiles are half as high where there are 16 vector registers, not 32.
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE2 || HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4
+constexpr bool kSixteenRegisters = true;
+#else
+constexpr bool kSixteenRegisters = false;
+#endif
+
 HWY_INLINE VF fused(VF a, VF b, VF c) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE2 || \
     HWY_TARGET == HWY_SSSE3 || HWY_TARGET == HWY_SSE4

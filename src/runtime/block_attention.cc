@@ -101,7 +101,7 @@ void BlockAttention::attend_job(const RankTensors& tensors, const BlockMap& map,
   ThreadState& thread = threads_[static_cast<std::size_t>(thread_index)];
   const int count = static_cast<int>(std::min<std::int64_t>(kItemPanels, cut_.panels - job.first_panel));
   const std::int64_t unit = lap_.kv_begin + job.unit;
-  const std::int64_t panel_bytes = query_bytes(shape_.products, shape_.head_dim);
+  const std::int64_t packed_bytes = query_bytes(shape_.products, shape_.head_dim);
   PackedQueries q[kItemPanels];
   std::array<std::optional<PanelView>, kItemPanels> views;
   for (int p = 0; p < count; ++p) {
@@ -113,7 +113,7 @@ void BlockAttention::attend_job(const RankTensors& tensors, const BlockMap& map,
       const QueryPanels::Row row = panels_.row(unit, panel, i);
       offsets[i] = tensors.q.offset(panels_.batch(unit), row.token, row.head);
     }
-    q[p] = pack_queries(shape_.products, tensors.q, offsets, rows, thread.queries.data() + p * panel_bytes);
+    q[p] = pack_queries(shape_.products, tensors.q, offsets, rows, thread.queries.data() + p * packed_bytes);
   }
   const std::int64_t pieces = std::ssize(map.pieces());
   const std::int64_t end = (job.part + 1) * pieces / cut_.parts;
