@@ -342,6 +342,7 @@ void WireTransport::check_silence(Clock::time_point now) {
          fmt::format("{} has heard nothing of rank {} for {:.1f} s", who, r,
                      std::chrono::duration<double>(now - peer.heard).count()),
          true);
+    failure_->unheard = r;
     return;
   }
 }
@@ -360,7 +361,7 @@ void WireTransport::stop(ErrorCode code, const std::string& text, bool own_words
   state_ = State::kStopping;
   stopped_status_ = status();
   give_up_ = wire_->now() + std::min(kGrace, clock_.deadline());
-  if (!failure_) failure_ = {rank(), code == ErrorCode::kTimeout, failure_text(rank(), text)};
+  if (!failure_) failure_ = {rank(), code == ErrorCode::kTimeout, -1, failure_text(rank(), text)};
   failure_code_ = code;
   if (own_words) own_words_ = text;
   broken_ = true;
@@ -430,7 +431,7 @@ void WireTransport::fail(const std::string& reason) noexcept {
 Verdict WireTransport::verdict() const {
   const Lock lock(mutex_);
   if (verdict_) return *verdict_;
-  if (failure_) return {failure_->rank, failure_->text};
+  if (failure_) return {failure_->rank, 0, failure_->text};
   return {};
 }
 
