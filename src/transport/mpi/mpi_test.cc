@@ -86,6 +86,8 @@ TEST_P(MpiRing, BlocksVisitEveryRank) {
     }
 }
 
+TEST_P(MpiRing, BlocksGoOnLongAfterTheyArrived) { conformance::forward_late(*make(kPatient)); }
+
 TEST_P(MpiRing, BlocksOfManyPiecesVisitEveryRank) {
   for (const std::size_t piece : {1, 1000, 4096}) {
     auto end = in_pieces(piece, GetParam());

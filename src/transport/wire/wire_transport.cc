@@ -90,7 +90,7 @@ Transport::Request WireTransport::post_forward(Request receive, int to) {
   const Lock lock(mutex_);
   receive_of(receive);
   const Link link{to, accounts_[static_cast<std::size_t>(to)].sent++, largest_piece_};
-  sends_.try_emplace(next_, OutgoingBlock(link), receive);
+  bind_if_there(sends_.try_emplace(next_, OutgoingBlock(link), receive).first->second);
   wake();
   return next_++;
 }
@@ -286,13 +286,7 @@ bool WireTransport::pump_running() {
   bool moved = false;
   for (auto& [request, block] : receives_) moved |= block.pump(*wire_);
   for (auto& [request, send] : sends_) {
-    if (send.source) {
-      const IncomingBlock& source = receive_of(*send.source);
-      if (source.done()) {
-        send.block.bind(source.result().header, source.result().payload);
-        send.source.reset();
-      }
-    }
+    bind_if_there(send);
     moved |= send.block.pump(*wire_);
   }
   if (gathering_) moved |= gathering_->pump(*wire_);
@@ -316,6 +310,15 @@ void WireTransport::pump_heartbeat() {
   if (now - last_heartbeat_ < clock_.deadline() / 10) return;
   last_heartbeat_ = now;
   control_.send_heartbeat(status());
+}
+
+// Before the receive that brings it can be released.
+void WireTransport::bind_if_there(Outgoing& send) {
+  if (!send.source) return;
+  const IncomingBlock& source = receive_of(*send.source);
+  if (!source.done()) return;
+  send.block.bind(source.result().header, source.result().payload);
+  send.source.reset();
 }
 
 void WireTransport::pump_closing() {
