@@ -26,8 +26,8 @@ REFUSALS = [
     (2, ["--mesh", "ring=3"], "is for 3 ranks and there are 2; start 3, or use dp=1,pp=1,tp=1,ring=2"),
     (2, ["--mesh", "cp=2"], "the axes are dp, pp, tp, ring"),
     (3, ["--mesh", "tp=3"], "use tp=1, tp=2 or tp=4"),
-    (3, ["--mesh", "pp=3"], "use pp=1 to pp=2"),
-    (2, ["--mesh", "dp=2", "--batch", "1"], "use dp=1 to dp=1, or --batch 2"),
+    (3, ["--mesh", "pp=3"], "use at most pp=2"),
+    (2, ["--mesh", "dp=2", "--batch", "1"], "use at most dp=1, or --batch 2"),
     (2, ["--tokens", "0"], "--tokens"),
 ]
 

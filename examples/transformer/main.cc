@@ -132,10 +132,10 @@ int parse_and_run(int argc, char** argv, int rank, int ranks) {
       "--mesh", options.mesh,
       "Ranks along each axis, nearest ranks last, of dp, pp, tp and ring; default all ranks in one ring");
   app.add_option("--tokens", options.job.tokens, "Tokens of each batch entry")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--batch", options.job.batch, "Batch entries")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, 64))
       ->capture_default_str();
   app.add_flag("--json", options.json, "Print JSON");
   try {

@@ -9,8 +9,8 @@
 namespace {
 
 constexpr double kDeadline = 60;  // seconds that a rank waits for one that shows no sign of life
-constexpr std::int64_t kTile =
-    64;  // the default of 512 would leave sequences this short few tiles to deal out
+// The default of 512 would leave sequences this short few tiles to deal out.
+constexpr std::int64_t kTile = 64;
 
 kvring::Problem attention_problem(std::int64_t tokens, int tp_size) {
   kvring::Problem p;
@@ -69,10 +69,10 @@ void check_job(const kvring::Mesh& mesh, const Job& job) {
   using kvring::InvalidArgument;
   if (mesh.size("dp") > job.batch)
     throw InvalidArgument(
-        fmt::format("dp is {} and the batch has {} entries; use dp=1 to dp={}, or --batch {}",
+        fmt::format("dp is {} and the batch has {} entries; use at most dp={}, or --batch {}",
                     mesh.size("dp"), job.batch, job.batch, mesh.size("dp")));
   if (mesh.size("pp") > Model::kLayers)
-    throw InvalidArgument(fmt::format("pp is {} and the model has {} layers; use pp=1 to pp={}",
+    throw InvalidArgument(fmt::format("pp is {} and the model has {} layers; use at most pp={}",
                                       mesh.size("pp"), Model::kLayers, Model::kLayers));
   if (Model::kChunks % mesh.size("tp") != 0)
     throw InvalidArgument(fmt::format("tp is {} and the heads come in {} chunks; use tp=1, tp=2 or tp=4",

@@ -22,7 +22,8 @@ std::string axis_names(const std::vector<MeshAxis>& axes) {
 }
 
 void check_axis(const std::vector<MeshAxis>& axes, std::size_t i) {
-  const auto& [name, size] = axes[i];
+  const std::string& name = axes[i].name;
+  const int size = axes[i].size;
   if (name.empty()) throw InvalidArgument("a mesh axis has no name; name it, as in ring=4");
   if (std::any_of(axes.begin(), axes.begin() + static_cast<std::ptrdiff_t>(i),
                   [&](const MeshAxis& earlier) { return earlier.name == name; }))
