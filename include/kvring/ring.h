@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kvring/layout.h"
+#include "kvring/operation.h"
 #include "kvring/problem.h"
 #include "kvring/tensor.h"
 #include "kvring/transport.h"
@@ -89,10 +90,14 @@ class Ring {
   const RankReport& report() const;
   // What this rank did last, as JSON, for whoever looks for the reason of a failure: {schema_version, rank,
   // ranks, host, transport, reason, culprit, verdict, epoch_s, operations: [{what, block, call, lap, step,
-  // peer, bytes, posted_s, done_s}]}. `reason` is the caller's: why the record is taken. At most 1,024
-  // operations, oldest first; done_s is null while one is under way; times are seconds after epoch_s, which
+  // peer, bytes, posted_s, done_s}]}. `reason` is the caller's: why the record is taken. The operations are
+  // those of operations(); done_s is null while one is under way; times are seconds after epoch_s, which
   // counts from 1970. `kvring diagnose` reads it. Any thread.
   std::string record(const std::string& reason = {}) const;
+  // What this rank did, oldest first: the last 1,024 operations of all calls. Any thread.
+  std::vector<Operation> operations() const;
+  // From here on all operations are kept, about 150 bytes each, and attend() allocates for them.
+  void keep_all_operations();
   // True when output bits do not depend on ranks, layout, schedule, transport or threads.
   bool bits_invariant() const;
 

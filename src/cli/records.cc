@@ -31,7 +31,7 @@ auto place(const RecordedOperation& o) { return std::tuple(o.call, o.lap, o.step
 const RecordedOperation* first_pending(const Record& record, std::optional<int> peer = {}) {
   const RecordedOperation* first = nullptr;
   for (const RecordedOperation& o : record.operations) {
-    if (o.done || o.what == "attend" || (peer && o.peer != *peer)) continue;
+    if (o.done || o.peer < 0 || (peer && o.peer != *peer)) continue;
     if (first == nullptr || place(o) < place(*first)) first = &o;
   }
   return first;

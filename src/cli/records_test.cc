@@ -47,6 +47,12 @@ TEST(Diagnose, OneThatIsCutOffBlamesItself) {
   EXPECT_EQ(found.culprit, 2);
 }
 
+// A rank that fails while it packs, attends or finishes leaves that under way.
+TEST(Diagnose, WorkUnderWayIsNoTransfer) {
+  const Record record = record_of(1, {pending("pack", 0, -1), pending("receive", 2, 3)});
+  EXPECT_EQ(waiting_text(record), "receive of block 0 for step 2 from rank 3");
+}
+
 TEST(Diagnose, DoesNotGuess) {
   EXPECT_EQ(diagnose({record_of(0, {}), record_of(1, {}), record_of(2, {}), record_of(3, {})}).culprit,
             std::nullopt);

@@ -76,8 +76,9 @@ void BlockAttention::begin(const Lap& lap) {
   finished_ = false;
 }
 
-void BlockAttention::attend(const RankTensors& tensors, const BlockMap& map, const std::byte* block,
-                            const std::function<void(double)>& between) {
+Operation::Tiles BlockAttention::attend(const RankTensors& tensors, const BlockMap& map,
+                                        const std::byte* block, const std::function<void(double)>& between) {
+  for (ThreadState& t : threads_) t.tiles = {};
   const std::int64_t count = (lap_.kv_end - lap_.kv_begin) * cut_.items * cut_.parts;
   std::atomic<std::int64_t> finished{0};
   // Late rows see most under a causal mask: longest items first leaves the threads even at the end.
@@ -94,6 +95,14 @@ void BlockAttention::attend(const RankTensors& tensors, const BlockMap& map, con
         if (between) between(static_cast<double>(finished) / static_cast<double>(count));
       });
   finished_ = cut_.at_once;
+  Operation::Tiles met;
+  for (const ThreadState& t : threads_) {
+    met.full += t.tiles.full;
+    met.partial += t.tiles.partial;
+  }
+  const std::int64_t all = (lap_.kv_end - lap_.kv_begin) * cut_.panels * std::ssize(map.pieces());
+  met.skipped = all - met.full - met.partial;
+  return met;
 }
 
 void BlockAttention::attend_job(const RankTensors& tensors, const BlockMap& map, const std::byte* block,
@@ -168,19 +177,6 @@ void BlockAttention::finish_panel(const RankTensors& tensors, const Job& job, st
     const QueryPanels::Row row = panels_.row(unit, panel, r);
     tensors.lse.data[tensors.lse.offset(b, row.head, row.token)] = lse[r];
   }
-}
-
-BlockAttention::Tiles BlockAttention::tiles() const noexcept {
-  Tiles sum;
-  for (const ThreadState& t : threads_) {
-    sum.full += t.tiles.full;
-    sum.partial += t.tiles.partial;
-  }
-  return sum;
-}
-
-void BlockAttention::reset_tiles() noexcept {
-  for (ThreadState& t : threads_) t.tiles = {};
 }
 
 std::size_t BlockAttention::state_index(const Job& job, std::int64_t panel, int thread) const noexcept {

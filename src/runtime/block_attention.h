@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernel/tile.h"
+#include "kvring/operation.h"
 #include "kvring/problem.h"
 #include "runtime/block.h"
 #include "runtime/query_panels.h"
@@ -56,26 +57,20 @@ class BlockAttention {
   void pack(const Lap& lap, const BlockMap& map, const PackSource& source, std::byte* block);
   // Empties the accumulators.
   void begin(const Lap& lap);
-  // Adds the attention of the queries over one block. `between` is called on the calling thread from time to
-  // time with the finished share of this block.
-  void attend(const RankTensors& tensors, const BlockMap& map, const std::byte* block,
-              const std::function<void(double)>& between = {});
+  // Adds the attention of the queries over one block and returns what tiles it met. `between` is called on
+  // the calling thread from time to time with the finished share of this block.
+  Operation::Tiles attend(const RankTensors& tensors, const BlockMap& map, const std::byte* block,
+                          const std::function<void(double)>& between = {});
   // Writes the finished rows, where attend() has not done it.
   void finish(const RankTensors& tensors);
 
-  // (panel, tile) pairs since the last reset.
-  struct Tiles {
-    std::int64_t full = 0, partial = 0;
-  };
-  Tiles tiles() const noexcept;
-  void reset_tiles() noexcept;
   std::int64_t panels() const noexcept { return cut_.panels; }  // of one KV unit
 
  private:
   struct ThreadState {
     AlignedBuffer queries;
     TileScratch tile;
-    Tiles tiles;
+    Operation::Tiles tiles;  // of the block at hand
   };
   // A part of one item's work on a block.
   struct Job {

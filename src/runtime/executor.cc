@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <type_traits>
 
 #include "kvring/error.h"
 #include "runtime/failure.h"
@@ -12,21 +13,7 @@
 namespace kvring {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
-
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total) : total_(total), start_(Clock::now()) {}
-  ~Stopwatch() { total_ += seconds(Clock::now() - start_); }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& total_;
-  Clock::time_point start_;
-};
+double seconds(Operation::Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 }  // namespace
 
@@ -58,7 +45,6 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
   for (const Step& step : plan_.steps) attended += step.attend;
   work_total_ = static_cast<double>(std::ssize(plan_.laps) * attended);
   work_done_ = 0;
-  attention_.reset_tiles();
   try {
     for (std::size_t lap = 0; lap < plan_.laps.size(); ++lap) run_lap(static_cast<std::uint32_t>(lap));
   } catch (...) {
@@ -69,8 +55,6 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
   report.exposed_wait_s = report.exposed_late_s + report.exposed_transfer_s + report.exposed_send_s;
   std::int64_t pieces = 0;
   for (const BlockMap& block : plan_.blocks) pieces += std::ssize(block.pieces());
-  report.tiles_full = attention_.tiles().full;
-  report.tiles_partial = attention_.tiles().partial;
   const std::int64_t units = plan_.problem.batch * plan_.problem.kv_heads;
   report.tiles_skipped = units * attention_.panels() * pieces - report.tiles_full - report.tiles_partial;
   if (progress) progress(1.0);
@@ -79,11 +63,10 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
 // The ring, as the steps say it: post the receive, and already that what it brings goes on, then attend, then
 // wait for the receive.
 void Executor::run_lap(std::uint32_t lap) {
-  const Lap& heads = plan_.laps[lap];
   const int own = static_cast<int>(laps_run_++ % slots_.size());
   Slot& own_slot = slots_[static_cast<std::size_t>(own)];
   free_slot(own_slot);
-  begin_lap(heads, own_slot);
+  begin_lap(lap, own_slot);
   Held held{own_slot.block.data(), own, {}};
   for (const Step& step : plan_.steps) {
     std::optional<Arriving> arriving;
@@ -95,8 +78,9 @@ void Executor::run_lap(std::uint32_t lap) {
     let_go(held);
     if (arriving) held = receive(step, lap, *arriving);
   }
-  const Stopwatch watch(report_->compute_s);
-  attention_.finish(*tensors_);
+  const auto last = static_cast<std::int32_t>(plan_.steps.size()) - 1;
+  timed({.what = Operation::What::kFinish, .block = plan_.rank, .lap = lap, .step = last}, report_->compute_s,
+        [&] { attention_.finish(*tensors_); });
 }
 
 // The slot that the block at hand does not lie in takes the next one, as soon as what it held is gone.
@@ -118,45 +102,72 @@ Executor::Arriving Executor::post_receive(const Step& step, std::uint32_t lap, c
                       .bytes = block_bytes(step.receive_block, lap)};
   arriving.request = transport_.post_receive(step.receive_from, buffer);
   operation.request = arriving.request;
+  operation.posted = Clock::now();
   arriving.record = recorder_.begin(operation);
   return arriving;
 }
 
 // What arrives for a step that passes it on goes on without this rank's doing. Sends of one link are posted
 // in the order of their steps: after this step's own.
-void Executor::forward(const Step& step, std::uint32_t lap, const Arriving& arriving) {
+void Executor::forward(const Step& step, std::uint32_t lap, Arriving& arriving) {
   const auto next = static_cast<std::size_t>(step.step + 1);
   if (next == plan_.steps.size() || plan_.steps[next].send_to < 0) return;
   const int to = plan_.steps[next].send_to;
-  track_send(transport_.post_forward(arriving.request, to),
-             {.what = Operation::What::kSend,
-              .block = step.receive_block,
-              .call = call_,
-              .lap = lap,
-              .step = step.step + 2,
-              .peer = to,
-              .bytes = block_bytes(step.receive_block, lap)},
-             arriving.slot);
+  arriving.forward = track_send(transport_.post_forward(arriving.request, to),
+                                {.what = Operation::What::kSend,
+                                 .block = step.receive_block,
+                                 .call = call_,
+                                 .lap = lap,
+                                 .step = step.step + 2,
+                                 .peer = to,
+                                 .bytes = block_bytes(step.receive_block, lap)},
+                                arriving.slot);
 }
 
-void Executor::begin_lap(const Lap& lap, Slot& slot) {
-  const Stopwatch watch(report_->compute_s);
-  const BlockMap& map = plan_.blocks[static_cast<std::size_t>(plan_.rank)];
-  attention_.pack(lap, map, {tensors_->k, tensors_->v}, slot.block.data());
-  attention_.begin(lap);
+template <typename Work>
+void Executor::timed(Operation operation, double& total, Work work) {
+  operation.call = call_;
+  operation.posted = Clock::now();
+  const Recorder::Id record = recorder_.begin(operation);
+  if constexpr (std::is_void_v<std::invoke_result_t<Work>>)
+    work();
+  else
+    operation.tiles = work();
+  const Clock::time_point done = Clock::now();
+  recorder_.end(record, {.done = done, .tiles = operation.tiles});
+  total += seconds(done - operation.posted);
+}
+
+void Executor::note(Operation operation, Clock::time_point from, Clock::time_point to, double& total) {
+  if (to <= from) return;
+  operation.posted = from;
+  operation.done = to;
+  recorder_.begin(operation);
+  total += seconds(to - from);
+}
+
+void Executor::begin_lap(std::uint32_t lap, Slot& slot) {
+  timed({.what = Operation::What::kPack, .block = plan_.rank, .lap = lap}, report_->compute_s, [&] {
+    const BlockMap& map = plan_.blocks[static_cast<std::size_t>(plan_.rank)];
+    attention_.pack(plan_.laps[lap], map, {tensors_->k, tensors_->v}, slot.block.data());
+    attention_.begin(plan_.laps[lap]);
+  });
 }
 
 void Executor::attend_block(const Step& step, std::uint32_t lap, const std::byte* block) {
-  const Stopwatch watch(report_->compute_s);
-  const Recorder::Id record = recorder_.begin(
-      {.what = Operation::What::kAttend, .block = step.block, .call = call_, .lap = lap, .step = step.step});
-  attention_.attend(*tensors_, plan_.blocks[static_cast<std::size_t>(step.block)], block,
-                    [this](double share) {
-                      transport_.progress();
-                      report_progress(work_done_ + share);
-                    });
+  const Operation operation{
+      .what = Operation::What::kAttend, .block = step.block, .lap = lap, .step = step.step};
+  timed(operation, report_->compute_s, [&] {
+    const Operation::Tiles tiles = attention_.attend(
+        *tensors_, plan_.blocks[static_cast<std::size_t>(step.block)], block, [this](double share) {
+          transport_.progress();
+          report_progress(work_done_ + share);
+        });
+    report_->tiles_full += tiles.full;
+    report_->tiles_partial += tiles.partial;
+    return tiles;
+  });
   work_done_ += 1;
-  recorder_.end(record);
 }
 
 std::int64_t Executor::block_bytes(int owner, std::uint32_t lap) const {
@@ -183,11 +194,14 @@ void Executor::send(const Step& step, std::uint32_t lap, const Held& held) {
   track_send(transport_.post_send(step.send_to, header, payload), operation, held.slot);
 }
 
-void Executor::track_send(Transport::Request request, Operation operation, int slot) {
+Recorder::Id Executor::track_send(Transport::Request request, Operation operation, int slot) {
   operation.request = request;
-  slots_[static_cast<std::size_t>(slot)].sends.push_back({request, recorder_.begin(operation)});
+  operation.posted = Clock::now();
+  const Recorder::Id record = recorder_.begin(operation);
+  slots_[static_cast<std::size_t>(slot)].sends.push_back({operation, record});
   report_->bytes_sent += operation.bytes;
   report_->hops += 1;
+  return record;
 }
 
 void Executor::let_go(Held& held) {
@@ -201,11 +215,19 @@ Executor::Held Executor::receive(const Step& step, std::uint32_t lap, const Arri
   const Transport::Received got =
       transport_.wait_receive(arriving.request, label("block", step.receive_block, lap, step.step + 1));
   const Clock::time_point ended = Clock::now();
-  recorder_.end(arriving.record, got.arrived);
+  recorder_.end(arriving.record, {.done = got.arrived, .began = got.began});
+  if (arriving.forward) recorder_.set_began(*arriving.forward, got.arrived);
   // Until its header was here the sender had not sent it; what came after that is the transfer.
   const Clock::time_point sent = std::clamp(got.began, began, ended);
-  report_->exposed_late_s += seconds(sent - began);
-  report_->exposed_transfer_s += seconds(ended - sent);
+  Operation wait{.what = Operation::What::kWaitLate,
+                 .block = step.receive_block,
+                 .call = call_,
+                 .lap = lap,
+                 .step = step.step + 1,
+                 .peer = step.receive_from};
+  note(wait, began, sent, report_->exposed_late_s);
+  wait.what = Operation::What::kWaitTransfer;
+  note(wait, sent, ended, report_->exposed_transfer_s);
   report_->transfer_s += seconds(got.arrived - got.began);
   const MessageHeader& h = got.header;
   const std::int64_t expected = block_bytes(step.receive_block, lap);
@@ -227,16 +249,24 @@ Executor::Held Executor::receive(const Step& step, std::uint32_t lap, const Arri
 
 // Waits until the slot may be overwritten.
 void Executor::free_slot(Slot& slot) {
-  if (slot.sends.empty()) return;
-  const Clock::time_point began = Clock::now();
   while (!slot.sends.empty()) {
     const Send& send = slot.sends.back();
-    if (const auto done = transport_.completed(send.request)) recorder_.end(send.record, *done);
-    transport_.wait_send(send.request, "the release of a block");
-    recorder_.end(send.record);
+    const Transport::Request request = *send.operation.request;
+    const Clock::time_point began = Clock::now();
+    const auto done = transport_.completed(request);
+    transport_.wait_send(request, "the release of a block");
+    const Clock::time_point ended = Clock::now();
+    recorder_.end(send.record, {.done = done.value_or(ended)});
+    if (!done)
+      note({.what = Operation::What::kWaitSend,
+            .block = send.operation.block,
+            .call = send.operation.call,
+            .lap = send.operation.lap,
+            .step = send.operation.step,
+            .peer = send.operation.peer},
+           began, ended, report_->exposed_send_s);
     slot.sends.pop_back();
   }
-  if (report_) report_->exposed_send_s += seconds(Clock::now() - began);
 }
 
 void Executor::abandon(const std::string& reason) noexcept {
@@ -244,7 +274,7 @@ void Executor::abandon(const std::string& reason) noexcept {
   for (Slot& slot : slots_) {
     for (const Send& send : slot.sends) {
       try {
-        transport_.wait_send(send.request, "the release of a block");
+        transport_.wait_send(*send.operation.request, "the release of a block");
       } catch (...) {
         // As expected after a failure; the wait is what matters.
       }

@@ -32,6 +32,8 @@ struct ExecutionPlan {
 
 class Executor {
  public:
+  using Clock = Operation::Clock;
+
   // Takes the workspace; nothing is allocated later but small strings. Both references must outlive it.
   Executor(const ExecutionPlan& plan, Transport& transport, int threads);
   // Waits until no other rank reads this one's blocks (bounded by the transport's deadline).
@@ -44,12 +46,12 @@ class Executor {
   // further use.
   void run(const RankTensors& tensors, const std::function<void(double)>& progress, RankReport& report);
 
-  // What it did last. Any thread.
-  const Recorder& recorder() const noexcept { return recorder_; }
+  // What it did. Any thread.
+  Recorder& recorder() noexcept { return recorder_; }
 
  private:
   struct Send {
-    Transport::Request request;
+    Operation operation;
     Recorder::Id record;
   };
   struct Slot {
@@ -67,20 +69,27 @@ class Executor {
     int slot = 0;
     Transport::Request request = 0;
     Recorder::Id record = 0;
+    std::optional<Recorder::Id> forward;  // that passes it on
   };
 
   void run_lap(std::uint32_t lap);
-  void begin_lap(const Lap& lap, Slot& slot);
+  void begin_lap(std::uint32_t lap, Slot& slot);
   void attend_block(const Step& step, std::uint32_t lap, const std::byte* block);
 
   Arriving post_receive(const Step& step, std::uint32_t lap, const Held& held);
-  void forward(const Step& step, std::uint32_t lap, const Arriving& arriving);
+  void forward(const Step& step, std::uint32_t lap, Arriving& arriving);
   Held receive(const Step& step, std::uint32_t lap, const Arriving& arriving);
   void send(const Step& step, std::uint32_t lap, const Held& held);
-  void track_send(Transport::Request request, Operation operation, int slot);
+  Recorder::Id track_send(Transport::Request request, Operation operation, int slot);
   void let_go(Held& held);
   void free_slot(Slot& slot);
   void abandon(const std::string& reason) noexcept;
+
+  // Does `work`, which may return what Tiles it met, as an operation that counts as `total`.
+  template <typename Work>
+  void timed(Operation operation, double& total, Work work);
+  // An operation that is over.
+  void note(Operation operation, Clock::time_point from, Clock::time_point to, double& total);
 
   std::int64_t block_bytes(int owner, std::uint32_t lap) const;
   std::string label(const char* what, int owner, std::uint32_t lap, int step) const;

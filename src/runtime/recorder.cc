@@ -45,37 +45,76 @@ Json operation_json(const Operation& o) {
 }  // namespace
 
 const char* operation_name(Operation::What what) noexcept {
+  using What = Operation::What;
   switch (what) {
-    case Operation::What::kSend:
+    case What::kSend:
       return "send";
-    case Operation::What::kReceive:
+    case What::kReceive:
       return "receive";
-    case Operation::What::kAttend:
+    case What::kAttend:
       return "attend";
+    case What::kPack:
+      return "pack";
+    case What::kFinish:
+      return "finish";
+    case What::kWaitLate:
+      return "wait_late";
+    case What::kWaitTransfer:
+      return "wait_transfer";
+    case What::kWaitSend:
+      return "wait_send";
   }
   return "unknown";
 }
 
-Recorder::Id Recorder::begin(Operation operation) {
-  operation.posted = Operation::Clock::now();
+void Recorder::keep_all() {
   const std::lock_guard lock(mutex_);
-  operations_[next_ % kOperations] = operation;
+  operations_ = kept();
+  first_ = next_ - operations_.size();
+  all_ = true;
+}
+
+Operation* Recorder::find(Id id) {
+  if (all_) return id < first_ ? nullptr : &operations_[id - first_];
+  return id + kOperations < next_ ? nullptr : &operations_[id % kOperations];
+}
+
+std::vector<Operation> Recorder::kept() const {
+  if (all_) return operations_;
+  std::vector<Operation> kept;
+  for (Id id = next_ - std::min<Id>(next_, kOperations); id < next_; ++id)
+    kept.push_back(operations_[id % kOperations]);
+  return kept;
+}
+
+Recorder::Id Recorder::begin(const Operation& operation) {
+  const std::lock_guard lock(mutex_);
+  if (all_)
+    operations_.push_back(operation);
+  else
+    operations_[next_ % kOperations] = operation;
   return next_++;
 }
 
-void Recorder::end(Id id, Operation::Clock::time_point when) {
+void Recorder::end(Id id, const Ending& ending) {
   const std::lock_guard lock(mutex_);
-  if (id + kOperations < next_) return;  // overwritten
-  std::optional<Operation::Clock::time_point>& done = operations_[id % kOperations].done;
-  if (!done) done = when;
+  Operation* operation = find(id);
+  if (operation == nullptr || operation->done) return;
+  operation->done = ending.done;
+  if (ending.began) operation->began = ending.began;
+  operation->tiles = ending.tiles;
+}
+
+void Recorder::set_began(Id id, Operation::Clock::time_point began) {
+  const std::lock_guard lock(mutex_);
+  if (Operation* operation = find(id)) operation->began = began;
 }
 
 std::vector<Operation> Recorder::operations() const {
   std::vector<Operation> all;
   {
     const std::lock_guard lock(mutex_);
-    for (Id id = next_ - std::min<Id>(next_, kOperations); id < next_; ++id)
-      all.push_back(operations_[id % kOperations]);
+    all = kept();
   }
   for (Operation& operation : all) {
     if (operation.done || !operation.request) continue;

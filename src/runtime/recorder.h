@@ -1,53 +1,54 @@
-// The flight recorder: what a rank did last.
+// The recorder: what a rank did last, or all that it did.
 #pragma once
 
-#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "kvring/operation.h"
 #include "kvring/transport.h"
 
 namespace kvring {
 
-struct Operation {
-  enum class What : std::uint8_t { kSend, kReceive, kAttend };
-  using Clock = std::chrono::steady_clock;
-
-  What what = What::kAttend;
-  std::int32_t block = 0;  // its owner
-  std::uint32_t call = 0, lap = 0;
-  std::int32_t step = 0;  // in which the block is attended; by the receiver, if it is sent
-  std::int32_t peer = -1;
-  std::int64_t bytes = 0;
-  std::optional<Transport::Request> request{};  // of a transfer
-  Clock::time_point posted{};
-  std::optional<Clock::time_point> done{};
-};
-const char* operation_name(Operation::What what) noexcept;  // "send", "receive", "attend"
-
-// Keeps the last kOperations. Thread-safe.
+// Keeps the last kOperations in memory that it takes once, unless asked to keep all. Thread-safe.
 class Recorder {
  public:
   using Id = std::uint64_t;
   static constexpr std::size_t kOperations = 1024;
 
   // `transport` must outlive it: asked what has become of what is still under way.
-  explicit Recorder(const Transport& transport) : transport_(transport) {}
+  explicit Recorder(const Transport& transport) : transport_(transport), operations_(kOperations) {}
 
-  Id begin(Operation operation);                                                 // posted now
-  void end(Id id, Operation::Clock::time_point when = Operation::Clock::now());  // the first end counts
+  // From here on nothing is forgotten, and every operation takes memory.
+  void keep_all();
+
+  Id begin(const Operation& operation);
+  // What is known only at the end.
+  struct Ending {
+    Operation::Clock::time_point done;
+    std::optional<Operation::Clock::time_point> began{};
+    Operation::Tiles tiles{};
+  };
+  void end(Id id, const Ending& ending);  // the first end counts
+  // Of a transfer whose end is not known yet.
+  void set_began(Id id, Operation::Clock::time_point began);
 
   std::vector<Operation> operations() const;  // oldest first
 
  private:
+  std::vector<Operation> kept() const;  // with the mutex held
+  Operation* find(Id id);               // null: forgotten
+
   const Transport& transport_;
   mutable std::mutex mutex_;
   Id next_ = 0;
-  std::array<Operation, kOperations> operations_;
+  bool all_ = false;
+  Id first_ = 0;                       // if all are kept: the one that lies first
+  std::vector<Operation> operations_;  // else by id modulo kOperations
 };
 
 // Whose record it is, and why it is asked for.

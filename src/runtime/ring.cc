@@ -152,8 +152,11 @@ void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const Cons
 void Ring::set_progress(std::function<void(double)> progress) { impl_->progress = std::move(progress); }
 const RankReport& Ring::report() const { return impl_->report; }
 
+void Ring::keep_all_operations() { impl_->executor->recorder().keep_all(); }
+std::vector<Operation> Ring::operations() const { return impl_->executor->recorder().operations(); }
+
 std::string Ring::record(const std::string& reason) const {
-  const Impl& ring = *impl_;
+  Impl& ring = *impl_;
   return record_json({.rank = ring.plan->rank,
                       .ranks = ring.transport.size(),
                       .transport = ring.transport.name(),

@@ -1,0 +1,50 @@
+// What a rank does, one operation at a time: what Ring::record() and Ring::operations() list, what a trace
+// draws and a simulation foretells.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "kvring/transport.h"
+
+namespace kvring {
+
+struct Operation {
+  enum class What : std::uint8_t {
+    kSend,          // posted until the memory of the block may be changed
+    kReceive,       // posted until all of the block was here
+    kAttend,        // one block
+    kPack,          // this rank's own K and V, at the start of a lap
+    kFinish,        // the rows, at its end
+    kWaitLate,      // for a block that its sender did not have ready yet
+    kWaitTransfer,  // for a block on its way
+    kWaitSend,      // for others to let go of a block whose memory is needed
+  };
+  using Clock = std::chrono::steady_clock;  // that of one host; virtual in a simulation
+
+  // (panel of 48 query rows, key tile) pairs of a block, over all heads of the lap.
+  struct Tiles {
+    std::int64_t full = 0, partial = 0, skipped = 0;
+    friend bool operator==(const Tiles&, const Tiles&) = default;
+  };
+
+  What what = What::kAttend;
+  std::int32_t block = 0;  // its owner
+  std::uint32_t call = 0, lap = 0;
+  std::int32_t step = 0;   // in which the block is attended; by the receiver, if it is sent
+  std::int32_t peer = -1;  // the other end of a transfer, or of the one that is waited for; -1: none
+  std::int64_t bytes = 0;  // of a transfer
+  std::optional<Transport::Request> request{};  // of a transfer of a ring, while it runs
+  Clock::time_point posted{};
+  // Of a transfer: since when bytes could move, because the sender has the block and, of a receive, because
+  // this rank has heard so. May lie before `posted`. Empty: as soon as posted.
+  std::optional<Clock::time_point> began{};
+  std::optional<Clock::time_point> done{};  // empty: under way
+  Tiles tiles{};                            // of kAttend
+};
+
+// "send", "receive", "attend", "pack", "finish", "wait_late", "wait_transfer", "wait_send".
+const char* operation_name(Operation::What what) noexcept;
+
+}  // namespace kvring
