@@ -15,6 +15,7 @@
 
 #include "io/npy.h"
 #include "io/safetensors.h"
+#include "io/temporary.h"
 #include "kvring/error.h"
 
 namespace kvring {
@@ -25,39 +26,6 @@ namespace fs = std::filesystem;
 // Rows are gathered into a buffer of this size before they are written: large enough that a system call
 // costs nothing beside the copy, small beside any shard.
 constexpr std::int64_t kBufferBytes = std::int64_t{1} << 20;
-
-// The file that `path` stands for, after checking that one can be put there.
-std::string resolve_target(const std::string& path) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (fs::is_directory(status)) throw InvalidArgument(fmt::format("{}: is a directory; name a file", path));
-  if (fs::exists(status) && !fs::is_regular_file(status))
-    throw InvalidArgument(fmt::format("{}: is a device or pipe; name a regular file", path));
-  const fs::path target = fs::exists(status) ? fs::canonical(path, error) : fs::path(path);
-  const fs::path directory = target.parent_path();
-  if (!directory.empty() && !fs::is_directory(directory, error))
-    throw InvalidArgument(
-        fmt::format("{}: directory {} does not exist; create it first", path, directory.string()));
-  return target.empty() ? path : target.string();
-}
-
-// Creates a new file beside `target`, under a name that no other run uses.
-FileHandle create_temporary(const std::string& path, const fs::path& target, std::string& temp_path) {
-  std::random_device random;
-  constexpr std::size_t kLongestStem = 200;  // file systems allow names of 255 bytes
-  const std::string stem = target.filename().string().substr(0, kLongestStem);
-  for (;;) {
-    temp_path = (target.parent_path() / fmt::format(".{}.kvring-{:08x}.tmp", stem, random())).string();
-    FileHandle file(::open(temp_path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file.get() >= 0) return file;
-    if (errno == EEXIST || errno == EINTR) continue;
-    const std::string message =
-        fmt::format("{}: cannot create a file in its directory: {}", path, errno_text(errno));
-    if (errno == EACCES || errno == EPERM || errno == EROFS || errno == ENOTDIR || errno == ENOENT)
-      throw InvalidArgument(message);
-    throw InputFile(message);
-  }
-}
 
 // Takes disk space now, so that a full disk shows before hours of work. File systems that cannot reserve
 // get the size alone and fail at the write. (glibc's posix_fallocate would instead write every block.)
@@ -245,13 +213,7 @@ void OutputFile::write_lse_shard(const std::string& tensor, const Shard& shard, 
 }
 
 void OutputFile::commit() {
-  int result = 0;
-  do {
-    result = ::fsync(file_.get());
-  } while (result != 0 && errno == EINTR);
-  if (result == 0) result = ::close(file_.release());
-  if (result == 0 && creator_) result = ::rename(temp_path_.c_str(), target_.c_str());
-  if (result != 0)
+  if (!sync_and_close(file_) || (creator_ && ::rename(temp_path_.c_str(), target_.c_str()) != 0))
     throw InputFile(fmt::format("{}: cannot finish the {} bytes: {}", path_, bytes_, errno_text(errno)));
   creator_ = false;
 }

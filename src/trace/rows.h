@@ -1,0 +1,40 @@
+// The bars of one rank over time, as paths: one of each kind, however many operations there are.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "trace/summary.h"
+#include "trace/svg.h"
+#include "trace/trace.h"
+
+namespace kvring {
+
+// What a bar shows.
+enum class Shade : std::uint8_t {
+  kEven,      // attending, in even steps
+  kOdd,       // in odd ones
+  kSkipped,   // the share of a block that no query sees
+  kOther,     // packing and finishing
+  kLate,      // waiting
+  kTransfer,  // waiting
+  kSend,      // waiting
+  kIdle,      // not begun yet, or finished
+  kMoving,    // a block on its way
+};
+inline constexpr std::size_t kShades = 9;
+
+struct RowScale {
+  Box bars;            // computing and waiting
+  Box transfers;       // below
+  double wall_ns = 1;  // over the width
+};
+
+// By shade, the data of an SVG path; empty: nothing of it. What is narrower than it can be seen is gathered
+// into slots, each filled from below by the shares of what happened in it, so that no time is lost and none
+// is shown twice.
+std::array<std::string, kShades> row_paths(const RankTrace& rank, const RowScale& scale);
+
+}  // namespace kvring
