@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -109,14 +110,17 @@ class MpiTeam final : public Team {
   int cores_per_rank() const noexcept override { return cores_per_rank_; }
 
   void run(const TeamWork& work) override {
-    auto interrupts = std::make_unique<Interrupts>(
-        [&](int signal) { transport_->fail("ended by " + signal_text(signal)); });
-    // At once: mpirun may leave a second between asking and killing.
     TeamWork watched = work;
     watched.failed = [&](Transport& transport, const std::string& reason) {
       say_who_is_gone();
       if (work.failed) work.failed(transport, reason);
     };
+    auto interrupts = std::make_unique<Interrupts>([&](int signal) {
+      const std::string reason = "ended by " + signal_text(signal);
+      transport_->fail(reason);
+      // Not only when the work has come to its end: mpirun may leave a second between asking and killing.
+      watched.failed(*transport_, reason);
+    });
     const Outcome mine = run_guarded(*transport_, watched, work.prepare);
     work.release(*transport_);
     const std::optional<std::vector<Outcome>> outcomes = mine.failed ? std::nullopt : exchange(mine);
@@ -135,7 +139,7 @@ class MpiTeam final : public Team {
   // Every rank for itself: those that could gather the words are not all there.
   void say_who_is_gone() {
     const Verdict verdict = transport_->verdict();
-    if (verdict.silent_s > 0 && !std::exchange(said_, true))
+    if (verdict.silent_s > 0 && !said_.exchange(true))
       message("kvring: rank {} gives up: {}\n", rank_, verdict.text);
   }
 
@@ -198,7 +202,7 @@ class MpiTeam final : public Team {
   int ranks_;
   int rank_;
   int cores_per_rank_ = 1;
-  bool said_ = false;
+  std::atomic<bool> said_ = false;
   std::unique_ptr<Transport> transport_;
 };
 
