@@ -1,3 +1,4 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -27,12 +28,27 @@ bool is_initialised() {
   return initialised != 0;
 }
 
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
+// Open MPI 4 shows its longer messages through the launcher and waits for an answer. When a peer has died,
+// the launcher is busy ending the job and does not answer: every call of MPI, and so every rank, would stay
+// in there until it is killed. What such a message says the ranks say themselves.
+int show_nothing(const char*, const char*, bool, ...) { return 0; }
+
+void keep_mpi_from_waiting_for_the_launcher() {
+  using ShowHelp = int (*)(const char* file, const char* topic, bool header, ...);
+  if (void* symbol = ::dlsym(RTLD_DEFAULT, "opal_show_help")) *static_cast<ShowHelp*>(symbol) = show_nothing;
+}
+#else
+void keep_mpi_from_waiting_for_the_launcher() {}
+#endif
+
 void initialise() {
   if (is_initialised()) return;
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (provided < MPI_THREAD_FUNNELED)
     throw TransportError("this MPI library allows no threads (MPI_THREAD_FUNNELED); use transport inproc");
+  keep_mpi_from_waiting_for_the_launcher();
 }
 
 int world_size() {
