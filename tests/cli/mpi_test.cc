@@ -104,6 +104,11 @@ class MpiFault : public Mpi {
         mpirun("4", {"attend", "--input", "long.safetensors", "--threads", "1", "--timeout", "2", "--record",
                      "records", "--output", "out.safetensors"});
     command.insert(std::find(command.begin(), command.end(), KVRING_PROGRAM), {"/bin/sh", file("rank.sh")});
+#ifdef KVRING_OPEN_MPI
+    // As between hosts. Where one rank reads another's memory itself, Open MPI ends it when the other has died.
+    *std::find(command.begin(), command.end(), "self,vader") = "self,tcp";
+    command.insert(command.begin() + 1, {"--mca", "btl_tcp_if_include", "lo"});
+#endif
     return start(command);
   }
 
