@@ -20,6 +20,7 @@ constexpr const char* kDescription = R"(Exact attention of a file over a ring of
 Examples:
   kvring attend --input qkv.safetensors --causal --ranks 4 --output result.safetensors
   kvring attend --q q.npy --k k.npy --v v.npy --window 4095,0 --output out.npy --lse lse.npy
+  kvring attend --input qkv.safetensors --causal --ranks 4 --trace run.json
   mpirun -n 8 kvring attend --input qkv.safetensors --causal --rank-memory 2GiB --output result.safetensors
 
 Without --output it computes, and prints digests of the result.)";
@@ -45,6 +46,7 @@ int run_attend(const JobOptions& options) {
                                      : std::function<void(double)>());
                std::vector<Json> all = work.gather_reports();
                work.write_outputs();
+               if (job->trace) work.write_trace(trace_info(*job, *team));
                if (rank == 0) reports = std::move(all);
              },
              [&](Transport& transport, const std::string& reason) { works.failed(transport, reason); },

@@ -52,21 +52,18 @@ std::vector<std::int64_t> like_input(std::vector<std::int64_t> shape, const Inpu
   return shape;
 }
 
-// However the two are spelled; also where neither exists yet.
-bool same_file(const std::string& a, const std::string& b) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (fs::equivalent(a, b, error)) return true;
-  return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
-}
-
-void refuse_overwriting_inputs(const JobOptions& options, const std::vector<OutputPlan>& outputs) {
+void refuse_overwriting(const JobOptions& options, const std::vector<OutputPlan>& outputs) {
+  const auto refuse = [](const std::string& path, const char* what) {
+    throw InvalidArgument(fmt::format("the output {} is {} as well; write to another file", path, what));
+  };
+  std::vector<std::string> paths;
+  for (const OutputPlan& output : outputs) paths.push_back(output.path);
+  for (const std::string& path : paths)
+    if (options.trace && same_file(*options.trace, path)) refuse(path, "the trace");
+  if (options.trace) paths.push_back(*options.trace);
   for (const auto* input : {&options.input, &options.q, &options.k, &options.v, &options.sinks}) {
-    for (const OutputPlan& output : outputs) {
-      if (*input && same_file(**input, output.path))
-        throw InvalidArgument(
-            fmt::format("the output {} is an input as well; write to another file", output.path));
-    }
+    for (const std::string& path : paths)
+      if (*input && same_file(**input, path)) refuse(path, "an input");
   }
 }
 
@@ -107,6 +104,13 @@ bool has_unused_sinks(const JobOptions& options, const TensorFile& file, const P
 
 }  // namespace
 
+bool same_file(const std::string& a, const std::string& b) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return true;
+  return fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
+}
+
 Job open_job(const JobOptions& options, const Settings& settings, const Team& team) {
   const TensorFile q_file(options.input ? *options.input : *options.q);
   const TensorFile k_file = options.input ? q_file : TensorFile(*options.k);
@@ -115,7 +119,7 @@ Job open_job(const JobOptions& options, const Settings& settings, const Team& te
   const InputTensor k = k_file.tensor("k");
   const InputTensor v = v_file.tensor("v");
   check_fit(q, k, v);
-  Job job{q, k, v, {}, complete(settings, q, k, v), {}, settings.ring, {}, {}};
+  Job job{q, k, v, {}, complete(settings, q, k, v), {}, settings.ring, {}, {}, {}};
   const Problem& p = job.problem;
   if (options.sinks) job.sinks = TensorFile(*options.sinks).read_f32("sinks", {p.q_heads});
   if (has_unused_sinks(options, q_file, p))
@@ -125,7 +129,8 @@ Job open_job(const JobOptions& options, const Settings& settings, const Team& te
   require_supported(p, job.layouts, job.ring.schedule);
   if (job.ring.threads == 0) job.ring.threads = team.cores_per_rank();
   job.outputs = plan_outputs(options, p, q);
-  refuse_overwriting_inputs(options, job.outputs);
+  job.trace = options.trace;
+  refuse_overwriting(options, job.outputs);
   return job;
 }
 

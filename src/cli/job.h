@@ -26,10 +26,14 @@ struct Job {
   Layouts layouts;
   RingOptions ring;
   std::vector<OutputPlan> outputs;
-  std::vector<std::string> notes;  // for stderr
+  std::optional<std::string> trace;  // a file
+  std::vector<std::string> notes;    // for stderr
 
   const float* sinks_or_null() const { return problem.has_sinks ? sinks.data() : nullptr; }
 };
+
+// However the two are spelled; also where neither exists yet.
+bool same_file(const std::string& a, const std::string& b);
 
 // Opens the files and checks that all fits together. Throws InputFile, InvalidArgument or Unsupported.
 Job open_job(const JobOptions& options, const Settings& settings, const Team& team);

@@ -167,6 +167,8 @@ void add_output_flags(CLI::App& app, JobOptions& o) {
   const char* group = "Output";
   add(app, group, "--output", o.output, "F", ".safetensors gets out and lse; .npy gets out");
   add(app, group, "--lse", o.lse, "F.npy", "Gets lse, beside an --output that is .npy");
+  add(app, group, "--trace", o.trace, "F.json",
+      "Gets what each rank did when, for Perfetto and kvring trace");
 }
 
 Settings understand(const JobOptions& o) {

@@ -13,7 +13,7 @@ namespace kvring::cli {
 // As typed. Nothing is converted while parsing, so that every message is ours.
 struct JobOptions {
   std::optional<std::string> input, q, k, v, sinks;
-  std::optional<std::string> output, lse, output_dtype;
+  std::optional<std::string> output, lse, output_dtype, trace;
   bool causal = false;
   std::optional<std::string> window, softcap, softmax_scale, cu_seqlens_q, cu_seqlens_kv;
   std::optional<std::string> ranks, layout, stripe, cut, tile, schedule, accumulation;

@@ -12,6 +12,8 @@
 #include "cli/keep_alive.h"
 #include "cli/message.h"
 #include "cli/report.h"
+#include "trace/gather.h"
+#include "trace/write.h"
 
 namespace kvring::cli {
 namespace {
@@ -27,7 +29,7 @@ TensorView allocate(AlignedBuffer& buffer, DType dtype, const std::array<std::in
 RankWork::RankWork(const Job& job, Transport& transport) : job_(job), transport_(transport) {}
 
 void RankWork::open_outputs() {
-  if (job_.outputs.empty()) return;
+  if (job_.outputs.empty() && !job_.trace) return;
   // Any process may be the last that still can remove them; ranks that share one leave it to rank 0.
   const bool removes = rank() == 0 || !transport_.passes_pointers();
   std::optional<InterruptFlag> until_listed;  // a signal now would find the files, and not their names
@@ -37,6 +39,10 @@ void RankWork::open_outputs() {
     for (const OutputPlan& plan : job_.outputs) {
       files_.push_back(OutputFile::create(plan.path, plan.tensors));
       names.push_back(files_.back().temp_path());
+    }
+    if (job_.trace) {
+      trace_file_ = std::make_unique<TextFile>(*job_.trace);
+      names.push_back(trace_file_->temp_path());
     }
   }
   const std::vector<std::string> all = transport_.allgather(names.dump(), "the names of the output files");
@@ -58,6 +64,7 @@ void RankWork::load() {
     const std::lock_guard lock(record_mutex_);
     ring_ = std::move(ring);
   }
+  if (job_.trace) ring_->keep_all_operations();
   const Problem& p = job_.problem;
   const std::int64_t q_tokens = q_shard().tokens();
   const std::int64_t kv_tokens = job_.layouts.kv.shards[rank()].tokens();
@@ -78,6 +85,7 @@ void RankWork::read_shards() {
 
 void RankWork::attend(const std::function<void(double)>& progress) {
   if (progress) ring_->set_progress(progress);
+  if (job_.trace) barriers_ = time_barriers(transport_);
   const auto began = std::chrono::steady_clock::now();
   ring_->attend(as_const(q_view_), as_const(k_view_), as_const(v_view_), out_view_, lse_view_,
                 job_.sinks_or_null());
@@ -118,6 +126,19 @@ void RankWork::write_outputs() {
   transport_.barrier("all parts of the output");
   if (rank() == 0) keep_alive(transport_, commit);
   transport_.barrier("the finished output");
+}
+
+void RankWork::write_trace(const TraceInfo& info) {
+  const RankReport& report = ring_->report();
+  const Operation::Tiles tiles{report.tiles_full, report.tiles_partial, report.tiles_skipped};
+  Trace trace{info, gather_traces(transport_, {barriers_, tiles, ring_->operations()})};
+  if (rank() == 0) {
+    keep_alive(transport_, [&] {
+      kvring::write_trace(trace, [&](std::string_view text) { trace_file_->write(text); });
+      trace_file_->commit();
+    });
+  }
+  transport_.barrier("the finished trace");
 }
 
 Json RankWork::report() const {

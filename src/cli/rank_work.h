@@ -13,8 +13,11 @@
 #include "cli/job.h"
 #include "cli/signals.h"
 #include "io/output.h"
+#include "io/text_file.h"
 #include "kvring/ring.h"
 #include "tensor/buffer.h"
+#include "trace/align.h"
+#include "trace/trace.h"
 
 namespace kvring::cli {
 
@@ -40,6 +43,8 @@ class RankWork {
   void write_record(const std::string& folder, const std::string& reason) noexcept;
   // Writes the rank's part; the files appear under their names when all ranks have written theirs.
   void write_outputs();
+  // Gathers what all ranks did and, on rank 0, writes it. For a job with a trace.
+  void write_trace(const TraceInfo& info);
   // On rank 0 what each rank has to report, by rank: the entry of `per_rank` in JSON, and beside it what is
   // the sum or maximum over ranks. Empty on the others.
   std::vector<Json> gather_reports();
@@ -55,9 +60,11 @@ class RankWork {
 
   const Job& job_;
   Transport& transport_;
-  // Declared first of the two: files must go before the signals that would have removed them are let go.
+  std::vector<BarrierTimes> barriers_;  // for the trace
+  // Declared first of the three: files must go before the signals that would have removed them are let go.
   std::unique_ptr<TemporaryFiles> temporaries_;
   std::vector<OutputFile> files_;
+  std::unique_ptr<TextFile> trace_file_;
   AlignedBuffer q_, k_, v_, out_, lse_;
   TensorView q_view_, k_view_, v_view_, out_view_;
   LseView lse_view_;

@@ -43,6 +43,14 @@ std::string mask_text(const Json& p) {
   return text;
 }
 
+std::string problem_text(const Json& p) {
+  const auto number = [&](const char* key) { return p[key].get<std::int64_t>(); };
+  return fmt::format("{} queries x {} keys, batch {}, {} query heads on {} kv heads, dim {} / {}, {} -> {}{}",
+                     number("q_len"), number("kv_len"), number("batch"), number("q_heads"),
+                     number("kv_heads"), number("head_dim"), number("value_dim"),
+                     p["kv_dtype"].get<std::string>(), p["out_dtype"].get<std::string>(), mask_text(p));
+}
+
 }  // namespace
 
 Json rank_json(const RankReport& r) {
@@ -97,17 +105,23 @@ Json attend_json(const Job& job, const Team& team, const std::vector<Json>& repo
   return json;
 }
 
+TraceInfo trace_info(const Job& job, const Team& team) {
+  const Json setup = setup_json({job.problem, job.layouts, job.ring}, team);
+  return {.version = version(),
+          .problem = setup["problem"],
+          .problem_text = problem_text(setup["problem"]),
+          .layout = setup["layout"],
+          .schedule = setup["schedule"],
+          .transport = setup["transport"],
+          .threads = setup["threads"],
+          .simulated = false};
+}
+
 std::string setup_text(const Json& run) {
-  const Json& p = run["problem"];
-  const auto number = [&](const char* key) { return p[key].get<std::int64_t>(); };
-  return fmt::format(
-      "{} queries x {} keys, batch {}, {} query heads on {} kv heads, dim {} / {}, {} -> {}{}\n"
-      "{} ranks, {} layout, {} schedule, {} transport, {} threads per rank, {}\n",
-      number("q_len"), number("kv_len"), number("batch"), number("q_heads"), number("kv_heads"),
-      number("head_dim"), number("value_dim"), p["kv_dtype"].get<std::string>(),
-      p["out_dtype"].get<std::string>(), mask_text(p), run["ranks"].get<int>(),
-      run["layout"].get<std::string>(), run["schedule"].get<std::string>(),
-      run["transport"].get<std::string>(), run["threads"].get<int>(), run["isa"].get<std::string>());
+  return fmt::format("{}\n{} ranks, {} layout, {} schedule, {} transport, {} threads per rank, {}\n",
+                     problem_text(run["problem"]), run["ranks"].get<int>(), run["layout"].get<std::string>(),
+                     run["schedule"].get<std::string>(), run["transport"].get<std::string>(),
+                     run["threads"].get<int>(), run["isa"].get<std::string>());
 }
 
 std::string run_text(const Json& run) {

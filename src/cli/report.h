@@ -7,6 +7,7 @@
 #include "cli/job.h"
 #include "cli/rank_work.h"
 #include "cli/team.h"
+#include "trace/trace.h"
 
 namespace kvring::cli {
 
@@ -24,6 +25,9 @@ Json rank_json(const RankReport& report);
 Json run_json(const Job& job, const Team& team, const std::vector<Json>& reports);
 // All of attend's.
 Json attend_json(const Job& job, const Team& team, const std::vector<Json>& reports);
+
+// For a trace of it.
+TraceInfo trace_info(const Job& job, const Team& team);
 
 // Two lines on what is run; `run` begins as setup_json.
 std::string setup_text(const Json& run);

@@ -69,7 +69,7 @@ class Executor {
     int slot = 0;
     Transport::Request request = 0;
     Recorder::Id record = 0;
-    std::optional<Recorder::Id> forward;  // that passes it on
+    std::optional<Recorder::Id> forward{};  // that passes it on
   };
 
   void run_lap(std::uint32_t lap);

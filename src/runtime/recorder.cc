@@ -24,12 +24,6 @@ double epoch() {
   return now - seconds(Operation::Clock::now());
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
-}
-
 Json operation_json(const Operation& o) {
   return {{"what", operation_name(o.what)},
           {"block", o.block},
@@ -126,6 +120,12 @@ std::vector<Operation> Recorder::operations() const {
     }
   }
   return all;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
 }
 
 std::string record_json(const RecordHead& head, const std::vector<Operation>& operations) {

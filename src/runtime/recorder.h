@@ -59,6 +59,7 @@ struct RecordHead {
   std::string reason;  // empty: no failure
   Verdict verdict;
 };
+std::string host_name();
 std::string record_json(const RecordHead& head, const std::vector<Operation>& operations);
 
 }  // namespace kvring

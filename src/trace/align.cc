@@ -1,13 +1,12 @@
 #include "trace/align.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <map>
 
+#include "runtime/recorder.h"
 #include "trace/trace.h"
 
 namespace kvring {
@@ -72,12 +71,6 @@ std::string clock_name() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   return boot.empty() ? host_name() : boot;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
-  return name.data();
 }
 
 }  // namespace kvring

@@ -34,6 +34,5 @@ std::vector<ClockOffset> clock_offsets(const std::vector<RankClock>& ranks);
 
 // Names the clock of this machine since it was started.
 std::string clock_name();
-std::string host_name();
 
 }  // namespace kvring

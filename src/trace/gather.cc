@@ -4,6 +4,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "runtime/recorder.h"
+
 namespace kvring {
 namespace {
 

@@ -95,9 +95,10 @@ double row_height(std::size_t rows) {
 
 class Picture {
  public:
-  explicit Picture(const Trace& trace)
+  Picture(const Trace& trace, double span_s)
       : trace_(trace),
         summary_(summarize(trace)),
+        span_s_(std::max({summary_.wall_s, span_s, 1e-9})),
         shown_(shown_ranks(trace.ranks.size())),
         row_(row_height(shown_.size())),
         bottom_(kTop + static_cast<double>(shown_.size()) * row_),
@@ -114,7 +115,7 @@ class Picture {
 
  private:
   static constexpr double kTop = 92;   // of the first row
-  static constexpr double kFoot = 98;  // below the last one
+  static constexpr double kFoot = 88;  // below the last one
 
   void title() {
     const TraceInfo& info = trace_.info;
@@ -127,9 +128,8 @@ class Picture {
   }
 
   void axis() {
-    const double wall = std::max(summary_.wall_s, 1e-9);
-    const Unit unit = unit_for(wall);
-    const double length = wall / unit.seconds, step = tick_step(length);
+    const Unit unit = unit_for(span_s_);
+    const double length = span_s_ / unit.seconds, step = tick_step(length);
     const int digits = std::max(0, static_cast<int>(-std::floor(std::log10(step) + 1e-9)));
     for (int i = 0; i * step <= length; ++i) {
       const double x = kBarsLeft + i * step / length * (kBarsRight - kBarsLeft);
@@ -157,7 +157,8 @@ class Picture {
               {.size = size, .anchor = Anchor::kEnd});
     const RowScale scale{{kBarsLeft, y + gap, kBarsRight - kBarsLeft, bars},
                          {kBarsLeft, y + gap + bars + strip * 0.3, kBarsRight - kBarsLeft, strip},
-                         std::max(summary_.wall_s, 1e-9) * 1e9};
+                         span_s_ * 1e9,
+                         std::llround(summary_.wall_s * 1e9)};
     const auto paths = row_paths(trace_.ranks[rank], scale);
     for (std::size_t s = 0; s < paths.size(); ++s)
       if (!paths[s].empty()) svg_.path(paths[s], fill_of(static_cast<Shade>(s)));
@@ -210,7 +211,7 @@ class Picture {
     if (most <= 0) return;
     const Operation::Tiles& t = trace_.ranks[rank].tiles;
     stack(box, most,
-          {{Shade::kOther, static_cast<double>(t.full) + static_cast<double>(t.partial)},
+          {{Shade::kEven, static_cast<double>(t.full) + static_cast<double>(t.partial)},
            {Shade::kSkipped, static_cast<double>(t.skipped)}});
   }
 
@@ -231,6 +232,7 @@ class Picture {
 
   const Trace& trace_;
   TraceSummary summary_;
+  double span_s_;  // of the axis
   std::vector<std::size_t> shown_;
   double row_, bottom_;
   Svg svg_;
@@ -238,6 +240,6 @@ class Picture {
 
 }  // namespace
 
-std::string draw_trace(const Trace& trace) { return Picture(trace).draw(); }
+std::string draw_trace(const Trace& trace, double span_s) { return Picture(trace, span_s).draw(); }
 
 }  // namespace kvring

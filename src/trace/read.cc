@@ -162,8 +162,9 @@ Trace read_trace(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw InputFile(fmt::format("{}: cannot be opened", path));
   try {
-    const Json json = Json::parse(file);
-    return understand(json);
+    return understand(Json::parse(file));
+  } catch (const std::ios_base::failure&) {
+    throw InputFile(fmt::format("{}: cannot be read; is it a file?", path));
   } catch (const InputFile& error) {
     throw InputFile(fmt::format("{}: not a trace of kvring: {}", path, error.what()));
   } catch (const Json::exception& error) {

@@ -27,14 +27,14 @@ enum class Shade : std::uint8_t {
 inline constexpr std::size_t kShades = 9;
 
 struct RowScale {
-  Box bars;            // computing and waiting
-  Box transfers;       // below
-  double wall_ns = 1;  // over the width
+  Box bars;                  // computing and waiting
+  Box transfers;             // below
+  double span_ns = 1;        // over the width
+  std::int64_t wall_ns = 0;  // of the run
 };
 
-// By shade, the data of an SVG path; empty: nothing of it. What is narrower than it can be seen is gathered
-// into slots, each filled from below by the shares of what happened in it, so that no time is lost and none
-// is shown twice.
+// By shade, the data of an SVG path; empty: nothing of it. What is too narrow to be seen is gathered into
+// columns, each filled from below by the shares of what happened in it, so that areas stay right.
 std::array<std::string, kShades> row_paths(const RankTrace& rank, const RowScale& scale);
 
 }  // namespace kvring

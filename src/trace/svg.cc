@@ -79,8 +79,9 @@ std::string fitted(std::string_view text, double size, double width) {
 }
 
 std::string coordinate(double value) {
-  std::string text = fmt::format("{:.1f}", value);
-  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  std::string text = fmt::format("{:.2f}", value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
   return text == "-0" ? "0" : text;
 }
 

@@ -39,7 +39,7 @@ class Svg {
 double text_width(std::string_view text, double size);
 // Shortened, with dots, to at most that width.
 std::string fitted(std::string_view text, double size, double width);
-// A coordinate with one digit behind the point.
+// A coordinate with at most two digits behind the point.
 std::string coordinate(double value);
 
 }  // namespace kvring

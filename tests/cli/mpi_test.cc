@@ -54,6 +54,34 @@ TEST_F(Mpi, WritesTheSameFileAsOneProcess) {
   EXPECT_THAT(names(), ElementsAre("one.safetensors", "qkv.safetensors", "ring.safetensors"));
 }
 
+TEST_F(Mpi, OneTraceOfAllProcesses) {
+  generate();
+  const RunResult run = run_command(mpirun("3", {"attend", "--input", "qkv.safetensors", "--tile", "16",
+                                                 "--heads-per-lap", "1", "--trace", "run.json", "--json"}));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(names(), ElementsAre("qkv.safetensors", "run.json"));
+  const auto trace = nlohmann::json::parse(read_file(file("run.json")));
+  EXPECT_EQ(trace["otherData"]["transport"], "mpi");
+  std::map<std::string, int> count;
+  for (const auto& event : trace["traceEvents"]) ++count[event["ph"]];
+  EXPECT_EQ(count["s"], 3 * 2 * 2);  // ranks, hops, laps
+  EXPECT_EQ(count["f"], count["s"]);
+  const RunResult sums = kvring({"trace", "run.json", "--json", "-o", "run.svg"});
+  ASSERT_EQ(sums.code, 0) << sums.err;
+  for (int r = 0; r < 3; ++r)
+    EXPECT_NEAR(sums.json()["per_rank"][r]["busy_s"].get<double>(),
+                run.json()["per_rank"][r]["compute_s"].get<double>(), 1e-7);
+}
+
+TEST_F(Mpi, TraceThatCannotBeWrittenIsRefusedByAll) {
+  generate();
+  const RunResult result =
+      run_command(mpirun("2", {"attend", "--input", "qkv.safetensors", "--trace", "none/run.json"}));
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("does not exist; create it first"));
+  EXPECT_EQ(messages(result), 1) << result.err;
+}
+
 TEST_F(Mpi, VerifiesAndPrintsOnce) {
   generate();
   const RunResult result = run_command(mpirun(
@@ -105,7 +133,8 @@ class MpiFault : public Mpi {
                      "records", "--output", "out.safetensors"});
     command.insert(std::find(command.begin(), command.end(), KVRING_PROGRAM), {"/bin/sh", file("rank.sh")});
 #ifdef KVRING_OPEN_MPI
-    // As between hosts. Where one rank reads another's memory itself, Open MPI ends it when the other has died.
+    // As between hosts. Where one rank reads another's memory itself, Open MPI ends it when the other has
+    // died.
     *std::find(command.begin(), command.end(), "self,vader") = "self,tcp";
     command.insert(command.begin() + 1, {"--mca", "btl_tcp_if_include", "lo"});
 #endif
