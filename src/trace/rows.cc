@@ -48,20 +48,23 @@ class Row {
   }
   void idle(std::int64_t from, std::int64_t to) { fill(position(from), position(to), Shade::kIdle, 0); }
 
-  // In the order of time. From when this rank could know of a block until it was there; what overlaps is
-  // drawn once.
+  // In the order of time. From when this rank could know of a block until it was there; what overlaps or all
+  // but touches is drawn once.
   void move(const Operation& o) {
+    constexpr double kTouch = 1;
     const std::int64_t end = span_of(o).end;
     const std::int64_t begin = o.began ? std::min(nanoseconds(*o.began), end) : nanoseconds(o.posted);
-    const double from = std::max(position(begin), moved_), to = std::max(position(end), from + 1);
-    const Box& strip = scale_.transfers;
-    if (from < strip.width)
-      draw(Shade::kMoving, {strip.x + from, strip.y, std::min(to, strip.width) - from, strip.height});
-    moved_ = to;
+    const double from = position(begin), to = std::max(position(end), from + 1);
+    if (from > moving_to_ + kTouch) {
+      draw_moving();
+      moving_from_ = from;
+    }
+    moving_to_ = std::max(moving_to_, to);
   }
 
   std::array<std::string, kShades> finish() {
     draw_gathered();
+    draw_moving();
     return std::move(paths_);
   }
 
@@ -94,6 +97,13 @@ class Row {
     if (gathered_ != Gathered{} && drawn_ - gathered_from_ >= narrow_) draw_gathered();
   }
 
+  void draw_moving() {
+    const Box& strip = scale_.transfers;
+    const double to = std::min(moving_to_, strip.width);
+    if (to > moving_from_)
+      draw(Shade::kMoving, {strip.x + moving_from_, strip.y, to - moving_from_, strip.height});
+  }
+
   // As one column, filled from below by shares.
   void draw_gathered() {
     // Computing at the bottom, as in whole bars, and what is to be seen at the top.
@@ -118,7 +128,8 @@ class Row {
   double narrow_;
   Gathered gathered_{};
   double gathered_from_ = 0;
-  double drawn_ = 0, moved_ = 0;  // up to there
+  double drawn_ = 0;  // up to there
+  double moving_from_ = 0, moving_to_ = 0;
   std::array<std::string, kShades> paths_;
 };
 
