@@ -39,7 +39,7 @@ def main():
     runs = int(sys.argv[2]) if len(sys.argv) > 2 else 5
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        run(kvring, "generate", "--shape", "1,16384,1,128", "--dtype", "f32", "-o", folder / "qkv.safetensors",
+        run(kvring, "generate", "--shape", "1,32768,1,128", "--dtype", "f32", "-o", folder / "qkv.safetensors",
             "--quiet")
         best = {layout: quickest(kvring, folder, layout, runs) for layout in ("contiguous", "zigzag")}
         span_s = max(wall_s for wall_s, _, _ in best.values())
