@@ -28,7 +28,7 @@ constexpr int kTriesAtOnce = 64;
 
 WireTransport::WireTransport(std::unique_ptr<Wire> wire, const WireOptions& options)
     : wire_(std::move(wire)),
-      clock_(options.deadline_s),
+      clock_(options.deadline_s, wire_->now()),
       largest_piece_(options.largest_piece),
       control_(*wire_),
       accounts_(static_cast<std::size_t>(wire_->size())),
@@ -155,7 +155,7 @@ std::optional<Clock::time_point> WireTransport::completed(Request request) const
 
 void WireTransport::progress() {
   progress_.fetch_add(1, std::memory_order_relaxed);
-  clock_.note();
+  clock_.note(wire_->now());
   if (!thread_.joinable()) {
     const Lock lock(mutex_);
     pump();
@@ -217,7 +217,7 @@ void WireTransport::wait(Lock& lock, const Waiting& waiting) {
     sleep(lock, clock_.expiry(began));
   }
   waiting_ = nullptr;
-  clock_.note();
+  clock_.note(wire_->now());
 }
 
 // Until something may have changed.
@@ -292,10 +292,10 @@ bool WireTransport::pump_running() {
   if (gathering_) moved |= gathering_->pump(*wire_);
   if (moved) {
     progress_.fetch_add(1, std::memory_order_relaxed);
-    clock_.note();
+    clock_.note(wire_->now());
   }
   // A sign of life of others is not passed on: they tell every rank themselves.
-  if (control_.poll()) clock_.note();
+  if (control_.poll()) clock_.note(wire_->now());
   if (state_ == State::kClosing) pump_closing();
   pump_heartbeat();
   if (control_.failure())
