@@ -207,8 +207,11 @@ void WireTransport::wait(Lock& lock, const Waiting& waiting) {
       if (outcome == Outcome::kNever)
         stop(ErrorCode::kTransport, finished_text(rank(), waiting.what, waiting.peers(), waiting.finished()),
              true);
-      else if (now >= clock_.expiry(began))
+      else if (now >= clock_.expiry(began)) {
         stop(ErrorCode::kTimeout, timeout_text(rank(), now - began, waiting.what, waiting.peers()), true);
+        // It may answer again before anybody is blamed, but it was away: five heartbeats did not come.
+        failure_->unheard = silent_rank(now, clock_.deadline() / 2);
+      }
     }
     if (state_ == State::kStopped) {
       waiting_ = nullptr;
@@ -334,20 +337,26 @@ Status WireTransport::status() const noexcept {
   return {progress_.load(std::memory_order_relaxed), waiting_ ? 1 : 0, waiting_ ? waiting_->on : -1};
 }
 
-void WireTransport::check_silence(Clock::time_point now) {
+// The first rank of which nothing was heard for that long; -1: none.
+int WireTransport::silent_rank(Clock::time_point now, Clock::duration silence) const {
   for (int r = 0; r < size(); ++r) {
     const Peer& peer = control_.peer(r);
-    if (r == rank() || peer.finished || now - peer.heard < clock_.deadline()) continue;
-    const std::string who =
-        waiting_ ? timeout_text(rank(), now - waiting_since_, waiting_->what, waiting_->peers()) + ", and"
-                 : fmt::format("rank {}", rank());
-    stop(ErrorCode::kTimeout,
-         fmt::format("{} has heard nothing of rank {} for {:.1f} s", who, r,
-                     std::chrono::duration<double>(now - peer.heard).count()),
-         true);
-    failure_->unheard = r;
-    return;
+    if (r != rank() && !peer.finished && now - peer.heard >= silence) return r;
   }
+  return -1;
+}
+
+void WireTransport::check_silence(Clock::time_point now) {
+  const int silent = silent_rank(now, clock_.deadline());
+  if (silent < 0) return;
+  const std::string who =
+      waiting_ ? timeout_text(rank(), now - waiting_since_, waiting_->what, waiting_->peers()) + ", and"
+               : fmt::format("rank {}", rank());
+  stop(ErrorCode::kTimeout,
+       fmt::format("{} has heard nothing of rank {} for {:.1f} s", who, silent,
+                   std::chrono::duration<double>(now - control_.peer(silent).heard).count()),
+       true);
+  failure_->unheard = silent;
 }
 
 // Another rank told of its failure.
