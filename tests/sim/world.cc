@@ -59,7 +59,8 @@ Fault draw_fault(Rng& rng, const World& world, const Rehearsal& rehearsal) {
   if (fault.of_block()) fault.message_class = Class::kHeader;
   const std::uint64_t sent = rehearsal.sent[static_cast<std::size_t>(fault.message_class)];
   fault.index = rng.next() % std::max<std::uint64_t>(1, sent);
-  fault.detail = rng.next();
+  // The first bytes of headers and notes say what they are: half of all flips go there.
+  fault.detail = rng.chance(0.5) ? rng.next() % 128 : rng.next();
   fault.rank = static_cast<int>(rng.between(0, world.ranks - 1));
   fault.peer = static_cast<int>((fault.rank + rng.between(1, world.ranks - 1)) % world.ranks);
   fault.at = kStart + share_of(rehearsal.length, rng.uniform());

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "transport/wire/block.h"
+#include "transport/wire/checksum.h"
 
 namespace kvring::wire {
 namespace {
@@ -12,10 +15,15 @@ namespace {
 // Small enough to leave at once on most networks, long enough for any message of the library.
 constexpr std::size_t kLongestReason = 2000;
 
+std::uint64_t checksum_of_note(std::string_view bytes) {
+  return checksum_of(std::as_bytes(std::span(bytes)).subspan(sizeof(std::uint64_t)));
+}
+
 }  // namespace
 
 // On the wire: this, and for a failure its text.
 struct Control::Note {
+  std::uint64_t checksum = 0;  // of all that follows
   Kind kind = Kind::kHeartbeat;
   std::int32_t timeout = 0;
   std::int32_t unheard = -1;
@@ -30,9 +38,12 @@ Control::Control(Wire& wire) : wire_(wire) {
 }
 
 Control::Bytes Control::encode(const Note& note, std::string_view reason) {
+  static_assert(std::has_unique_object_representations_v<Note>);
   std::string bytes(sizeof note, '\0');
   std::memcpy(bytes.data(), &note, sizeof note);
   bytes += reason.substr(0, kLongestReason);
+  const std::uint64_t checksum = checksum_of_note(bytes);
+  std::memcpy(bytes.data(), &checksum, sizeof checksum);
   return std::make_shared<const std::string>(std::move(bytes));
 }
 
@@ -90,6 +101,9 @@ bool Control::read(int from, std::string_view bytes) {
   Note note;
   if (bytes.size() < sizeof note) return false;
   std::memcpy(&note, bytes.data(), sizeof note);
+  // One bit makes a heartbeat the end of a rank. A damaged note is as one that was lost: the next heartbeat
+  // says the same, and silence ends what must end.
+  if (note.checksum != checksum_of_note(bytes)) return false;
   Peer& peer = peers_[static_cast<std::size_t>(from)];
   peer.heard = wire_.now();
   if (note.kind == Kind::kFinished) {

@@ -1,6 +1,6 @@
 // What ranks tell each other beside blocks: that they are alive and what they wait for, that they finished,
 // failed or stopped. Each rank tells every other one directly. At a heartbeat every tenth of the deadline
-// that is few messages (1,024 ranks, 30 s: 341 a second of 56 bytes from each), and it needs no forwarding,
+// that is few messages (1,024 ranks, 30 s: 341 a second of 64 bytes from each), and it needs no forwarding,
 // where stale news could go round in circles and keep a dead ring alive.
 #pragma once
 
