@@ -98,10 +98,15 @@ std::vector<std::string> judge(const World& world, const std::vector<Fault>& fau
   return Judge(world, faults, run).all();
 }
 
-std::string caught_by(const Run& run) {
+const RankEnd* first_error(const Run& run) {
   const RankEnd* first = nullptr;
   for (const RankEnd& end : run.ends)
     if (!end.crashed && !end.returned && (!first || end.came < first->came)) first = &end;
+  return first;
+}
+
+std::string caught_by(const Run& run) {
+  const RankEnd* first = first_error(run);
   if (!first) return "";
   constexpr std::array<std::pair<const char*, const char*>, 12> kGuards = {{
       {"checksum", "checksum"},

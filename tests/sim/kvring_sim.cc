@@ -29,6 +29,6 @@ int main(int argc, char** argv) {
     if (tally.wrong() >= 1000) break;
   }
   const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  fmt::print("{}", tally.table(wall));
+  fmt::print("{}{:.1f} s\n", tally.table(), wall);
   return tally.wrong() == 0 ? 0 : 1;
 }

@@ -9,13 +9,17 @@
 
 namespace kvring::sim {
 
+// "flip of a header", "crash".
+std::string name_of(const Fault& fault);
+
 class Tally {
  public:
   void add(const Trial& trial);
 
   std::uint64_t wrong() const noexcept { return wrong_; }
   std::uint64_t digest() const noexcept { return digest_; }  // of all runs
-  std::string table(double wall_s) const;
+  std::uint64_t met(const Fault& like) const;                // runs in which one such fault met something
+  std::string table() const;
 
  private:
   using Counts = std::map<std::string, std::uint64_t>;  // by what caught it; "" for runs that healed

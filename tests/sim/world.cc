@@ -85,7 +85,7 @@ World make_world(std::uint64_t seed) {
   Rng rng(seed);
   World world;
   world.seed = seed;
-  world.ranks = static_cast<int>(rng.between(2, 8));
+  world.ranks = static_cast<int>(rng.between(2, rng.chance(0.3) ? 8 : 5));
   world.calls = static_cast<int>(rng.between(1, 2));
   world.problem = make_problem(rng, world.ranks);
   world.layouts = make_layouts(make_spec(rng), world.problem, world.ranks);
