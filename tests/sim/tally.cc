@@ -30,7 +30,7 @@ void Tally::add(const Trial& trial) {
   wrong_ += trial.wrong.empty() ? 0 : 1;
   events_ += trial.run.events;
   virtual_s_ += std::chrono::duration<double>(trial.run.measured.length).count();
-  digest_ = (digest_ ^ trial.run.digest) * 0x9e3779b97f4a7c15;
+  digest_ += trial.run.digest;
   std::string caught = caught_by(trial.run);
   if (caught.empty()) caught = kHealed;
   ++ends_[caught];

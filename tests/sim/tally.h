@@ -17,14 +17,13 @@ class Tally {
   void add(const Trial& trial);
 
   std::uint64_t wrong() const noexcept { return wrong_; }
-  std::uint64_t digest() const noexcept { return digest_; }  // of all runs
-  std::uint64_t met(const Fault& like) const;                // runs in which one such fault met something
+  std::uint64_t met(const Fault& like) const;  // runs in which one such fault met something
   std::string table() const;
 
  private:
   using Counts = std::map<std::string, std::uint64_t>;  // by what caught it; "" for runs that healed
   std::uint64_t runs_ = 0, wrong_ = 0, no_fault_ = 0, several_ = 0, events_ = 0;
-  std::uint64_t digest_ = 0;
+  std::uint64_t digest_ = 0;  // of all runs, in any order
   double virtual_s_ = 0;
   Counts ends_;
   std::map<std::string, Counts> by_fault_;  // of runs in which one fault met something
