@@ -207,7 +207,8 @@ void WireTransport::wait(Lock& lock, const Waiting& waiting) {
       if (outcome == Outcome::kNever)
         stop(ErrorCode::kTransport, finished_text(rank(), waiting.what, waiting.peers(), waiting.finished()),
              true);
-      else if (now >= clock_.expiry(began)) {
+      else if (last_pump_ >= clock_.expiry(began)) {
+        // It has listened that long: where it was stopped itself, what came meanwhile has counted.
         stop(ErrorCode::kTimeout, timeout_text(rank(), now - began, waiting.what, waiting.peers()), true);
         // It may answer again before anybody is blamed, but it was away: five heartbeats did not come.
         failure_->unheard = silent_rank(now, clock_.deadline() / 2);
