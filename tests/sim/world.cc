@@ -109,9 +109,10 @@ std::vector<Fault> draw_faults(const World& world, const Rehearsal& rehearsal) {
   const std::int64_t count = rng.chance(0.7) ? 1 : rng.between(0, 3);
   for (std::int64_t i = 0; i < count; ++i) {
     Fault fault = draw_fault(rng, world, rehearsal);
-    // A rank has one outage; and several delays could add up to more than the deadline.
+    // A rank has one outage; and what delays messages could add up to more than the deadline.
     const auto clashes = [&](const Fault& other) {
-      return (fault.of_rank() && other.of_rank()) || (fault.harmless() && other.harmless());
+      if (fault.of_rank() && other.of_rank()) return fault.rank == other.rank;
+      return fault.harmless() && other.harmless();
     };
     if (std::ranges::none_of(faults, clashes)) faults.push_back(fault);
   }
