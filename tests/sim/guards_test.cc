@@ -138,8 +138,7 @@ TEST(Guard, ChecksumCatchesAFlippedBitOfAHeartbeat) {
   const Fault pause = outage_of(FaultKind::kPause, 0, milliseconds(300));
   for (std::size_t byte = 0; byte < 64; ++byte)
     for (const unsigned bit : {0, 1})
-      for (const std::uint64_t note : {0, 1, 2, 3})
-        expect_healed({fault_of(FaultKind::kFlip, Class::kControl, note, bit_of(byte, bit)), pause});
+      expect_healed({fault_of(FaultKind::kFlip, Class::kControl, byte % 4, bit_of(byte, bit)), pause});
 }
 
 // Heartbeats repeat themselves. What is shorter than a note is none (control.cc, read()); without that check:
