@@ -53,7 +53,11 @@ void RankWork::open_outputs() {
 }
 
 void RankWork::load() {
-  ring_ = std::make_unique<Ring>(job_.problem, job_.layouts, job_.ring, transport_);
+  auto ring = std::make_unique<Ring>(job_.problem, job_.layouts, job_.ring, transport_);
+  {
+    const std::lock_guard lock(record_mutex_);
+    ring_ = std::move(ring);
+  }
   const Problem& p = job_.problem;
   const std::int64_t q_tokens = q_shard().tokens();
   const std::int64_t kv_tokens = job_.layouts.kv.shards[rank()].tokens();
@@ -80,8 +84,9 @@ void RankWork::attend(const std::function<void(double)>& progress) {
   wall_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
-void RankWork::write_record(const std::string& folder, const std::string& reason) const noexcept {
-  if (!ring_) return;
+void RankWork::write_record(const std::string& folder, const std::string& reason) noexcept {
+  const std::lock_guard lock(record_mutex_);
+  if (!ring_ || std::exchange(recorded_, true)) return;
   const std::string path = fmt::format("{}/rank-{}.json", folder, rank());
   try {
     const std::string text = ring_->record(reason);
@@ -144,16 +149,23 @@ RankWorks::RankWorks(int ranks, std::optional<std::string> record)
 }
 
 RankWork& RankWorks::add(const Job& job, Transport& transport) {
+  const std::lock_guard lock(mutex_);
   std::unique_ptr<RankWork>& work = works_[static_cast<std::size_t>(transport.rank())];
   work = std::make_unique<RankWork>(job, transport);
   return *work;
 }
 
 void RankWorks::failed(Transport& transport, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
   const std::unique_ptr<RankWork>& work = works_[static_cast<std::size_t>(transport.rank())];
   if (work && record_) work->write_record(*record_, reason);
 }
 
-void RankWorks::release(Transport& transport) { works_[static_cast<std::size_t>(transport.rank())].reset(); }
+// It may wait for other ranks, which may want the lock.
+void RankWorks::release(Transport& transport) {
+  std::unique_ptr<RankWork> work;
+  const std::lock_guard lock(mutex_);
+  work = std::move(works_[static_cast<std::size_t>(transport.rank())]);
+}
 
 }  // namespace kvring::cli

@@ -24,7 +24,7 @@ struct TeamSpec {
 struct TeamWork {
   std::function<void()> prepare;        // once in this process, before any rank starts
   std::function<void(Transport&)> run;  // each rank, on a thread of its own
-  // The same thread, when the rank has failed and the others have been told.
+  // When the rank has failed and the others have been told; on a thread of its own where a signal ends it.
   std::function<void(Transport&, const std::string& reason)> failed;
   // The same thread, when the rank has ended and, if it failed, after that: frees what other
   // ranks may have been reading, which is where the rank waits for them.

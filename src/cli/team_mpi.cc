@@ -1,8 +1,10 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -26,12 +28,27 @@ bool is_initialised() {
   return initialised != 0;
 }
 
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
+// Open MPI 4 shows its longer messages through the launcher and waits for an answer. When a peer has died,
+// the launcher is busy ending the job and does not answer: every call of MPI, and so every rank, would stay
+// in there until it is killed. What such a message says the ranks say themselves.
+int show_nothing(const char*, const char*, bool, ...) { return 0; }
+
+void keep_mpi_from_waiting_for_the_launcher() {
+  using ShowHelp = int (*)(const char* file, const char* topic, bool header, ...);
+  if (void* symbol = ::dlsym(RTLD_DEFAULT, "opal_show_help")) *static_cast<ShowHelp*>(symbol) = show_nothing;
+}
+#else
+void keep_mpi_from_waiting_for_the_launcher() {}
+#endif
+
 void initialise() {
   if (is_initialised()) return;
   int provided = 0;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (provided < MPI_THREAD_FUNNELED)
     throw TransportError("this MPI library allows no threads (MPI_THREAD_FUNNELED); use transport inproc");
+  keep_mpi_from_waiting_for_the_launcher();
 }
 
 int world_size() {
@@ -109,14 +126,17 @@ class MpiTeam final : public Team {
   int cores_per_rank() const noexcept override { return cores_per_rank_; }
 
   void run(const TeamWork& work) override {
-    auto interrupts = std::make_unique<Interrupts>(
-        [&](int signal) { transport_->fail("ended by " + signal_text(signal)); });
-    // At once: mpirun may leave a second between asking and killing.
     TeamWork watched = work;
     watched.failed = [&](Transport& transport, const std::string& reason) {
       say_who_is_gone();
       if (work.failed) work.failed(transport, reason);
     };
+    auto interrupts = std::make_unique<Interrupts>([&](int signal) {
+      const std::string reason = "ended by " + signal_text(signal);
+      transport_->fail(reason);
+      // Not only when the work has come to its end: mpirun may leave a second between asking and killing.
+      watched.failed(*transport_, reason);
+    });
     const Outcome mine = run_guarded(*transport_, watched, work.prepare);
     work.release(*transport_);
     const std::optional<std::vector<Outcome>> outcomes = mine.failed ? std::nullopt : exchange(mine);
@@ -135,7 +155,7 @@ class MpiTeam final : public Team {
   // Every rank for itself: those that could gather the words are not all there.
   void say_who_is_gone() {
     const Verdict verdict = transport_->verdict();
-    if (verdict.silent_s > 0 && !std::exchange(said_, true))
+    if (verdict.silent_s > 0 && !said_.exchange(true))
       message("kvring: rank {} gives up: {}\n", rank_, verdict.text);
   }
 
@@ -198,7 +218,7 @@ class MpiTeam final : public Team {
   int ranks_;
   int rank_;
   int cores_per_rank_ = 1;
-  bool said_ = false;
+  std::atomic<bool> said_ = false;
   std::unique_ptr<Transport> transport_;
 };
 

@@ -123,9 +123,14 @@ bool Control::all_finished() const noexcept {
          std::ssize(peers_);
 }
 
-bool Control::all_stopped() const noexcept {
-  return std::ranges::count_if(peers_, [](const Peer& p) { return p.stopped || p.finished; }) + 1 ==
-         std::ssize(peers_);
+bool Control::all_stopped() const noexcept { return all_stopped_but_silent_since(Clock::time_point::min()); }
+
+bool Control::all_stopped_but_silent_since(Clock::time_point time) const noexcept {
+  for (int r = 0; r < wire_.size(); ++r) {
+    const Peer& p = peer(r);
+    if (r != wire_.rank() && !p.stopped && !p.finished && p.heard >= time) return false;
+  }
+  return true;
 }
 
 bool Control::all_left() {

@@ -64,6 +64,8 @@ class Control {
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   bool all_finished() const noexcept;  // all others
   bool all_stopped() const noexcept;   // all others, or finished
+  // All others, but for those that had not been heard for some time when they were asked.
+  bool all_stopped_but_silent_since(Clock::time_point time) const noexcept;
   bool all_left();                     // nothing is being sent
   // Whoever did not listen for a while cannot blame others for having heard nothing.
   void forgive_silence();

@@ -14,6 +14,8 @@ namespace {
 // is no longer in use, and so that those that do not answer can be named.
 constexpr Clock::duration kGrace = std::chrono::milliseconds(500);
 
+constexpr Clock::duration kHopeless = std::chrono::milliseconds(100);
+
 // Pauses between pumps. With a thread that computes beside, each pump steals a little of it, and the buffers
 // of a socket must not run dry meanwhile. Where somebody waits there is nothing to steal: a few tries at
 // once, then naps that leave the core to other ranks. Longer ones would starve transfers that move a few
@@ -373,7 +375,8 @@ void WireTransport::stop(ErrorCode code, const std::string& text, bool own_words
   if (state_ == State::kStopping || state_ == State::kStopped) return;
   state_ = State::kStopping;
   stopped_status_ = status();
-  give_up_ = wire_->now() + std::min(kGrace, clock_.deadline());
+  asked_ = wire_->now();
+  give_up_ = asked_ + std::min(kGrace, clock_.deadline());
   if (!failure_) failure_ = {rank(), code == ErrorCode::kTimeout, -1, failure_text(rank(), text)};
   failure_code_ = code;
   if (own_words) own_words_ = text;
@@ -406,7 +409,12 @@ void WireTransport::pump_stopping() {
   });
   for (auto& [request, send] : sends_) over &= try_to([&] { return send.block.retire(*wire_); });
   for (auto& [request, block] : receives_) over &= try_to([&] { return block.retire(*wire_); });
-  if (over || wire_->now() >= give_up_) settle();
+  const Clock::time_point now = wire_->now();
+  // Whoever has missed two heartbeats and does not answer to this either is gone: a launcher that is about to
+  // kill all leaves little time to say so.
+  const bool hopeless =
+      now >= asked_ + kHopeless && control_.all_stopped_but_silent_since(asked_ - clock_.deadline() / 4);
+  if (over || hopeless || now >= give_up_) settle();
 }
 
 void WireTransport::settle() {

@@ -134,7 +134,7 @@ class WireTransport final : public Transport {
   std::string own_words_;  // of an error of this rank, until it has been thrown
   bool told_ = false;      // the others
   Status stopped_status_;
-  Clock::time_point give_up_;  // waiting for answers
+  Clock::time_point asked_, give_up_;  // waiting for answers
   std::optional<Verdict> verdict_;
   std::atomic<bool> broken_ = false;  // the same, for progress()
 
