@@ -50,7 +50,7 @@ class Judge {
       if (returned && end.right != world_.calls)
         fault(fmt::format("a rank returned, but rank {} has only {} of {} results", rank, end.right,
                           world_.calls));
-      if (harmless && !end.returned)
+      if (harmless && !end.returned && !end.crashed)
         fault(fmt::format("no fault that matters, but rank {} ended with: {}", rank, end.error));
     }
   }

@@ -51,12 +51,13 @@ class Simulation {
     for (std::size_t i = 0; i < faults.size(); ++i) {
       const Fault& fault = faults[i];
       if (!fault.of_rank() && !fault.of_link()) continue;
-      run_.fired[i] = fault.at < last_end;
+      run_.fired[i] = fault.kind == FaultKind::kCrash ? scheduler_.crashed(fault.rank) : fault.at < last_end;
       if (run_.fired[i] && fault.of_link() && fault.length != Duration::max())
         run_.last_progress = std::max(run_.last_progress, fault.at + fault.length);
     }
     Time last_return = kStart;
-    for (const RankEnd& end : run_.ends) last_return = std::max(last_return, end.came);
+    for (const RankEnd& end : run_.ends)
+      if (!end.crashed) last_return = std::max(last_return, end.came);
     run_.measured = {last_return - kStart, network_.injector().sent()};
     run_.hung = network_.calls() > world_.network.most_calls;
     run_.digest = scheduler_.digest();
