@@ -33,6 +33,7 @@ struct Control::Note {
 
 Control::Control(Wire& wire) : wire_(wire) {
   heartbeats_.resize(static_cast<std::size_t>(wire.size()));
+  notes_.resize(static_cast<std::size_t>(wire.size()));
   peers_.resize(static_cast<std::size_t>(wire.size()));
   forgive_silence();
 }
@@ -53,7 +54,7 @@ Operation Control::send(int to, const Bytes& bytes) {
 
 void Control::send_to_all(const Bytes& bytes) {
   for (int to = 0; to < wire_.size(); ++to)
-    if (to != wire_.rank()) notes_.push_back(send(to, bytes));
+    if (to != wire_.rank()) notes_[static_cast<std::size_t>(to)].push_back(send(to, bytes));
 }
 
 bool Control::retire(Operation& operation) {
@@ -69,11 +70,11 @@ void Control::send_heartbeat(const Status& status) {
 }
 
 void Control::send_finished(const std::vector<Account>& accounts) {
-  for (int to = 0; to < wire_.size(); ++to)
-    if (to != wire_.rank())
-      notes_.push_back(send(to, encode({.kind = Kind::kFinished,
-                                        .status = {},
-                                        .account = accounts[static_cast<std::size_t>(to)]})));
+  for (int to = 0; to < wire_.size(); ++to) {
+    const auto i = static_cast<std::size_t>(to);
+    if (to == wire_.rank()) continue;
+    notes_[i].push_back(send(to, encode({.kind = Kind::kFinished, .status = {}, .account = accounts[i]})));
+  }
 }
 
 void Control::send_failure(const Failure& failure, const Status& status) {
@@ -90,7 +91,7 @@ void Control::send_stopped(const Status& status) {
 }
 
 bool Control::poll() {
-  std::erase_if(notes_, [&](Operation& operation) { return retire(operation); });
+  all_left();
   bool progress = false;
   while (const std::optional<Arrival> arrival = wire_.take(kControlTag))
     progress |= read(arrival->from, arrival->bytes);
@@ -123,20 +124,25 @@ bool Control::all_finished() const noexcept {
          std::ssize(peers_);
 }
 
-bool Control::all_stopped() const noexcept { return all_stopped_but_silent_since(Clock::time_point::min()); }
-
-bool Control::all_stopped_but_silent_since(Clock::time_point time) const noexcept {
-  for (int r = 0; r < wire_.size(); ++r) {
-    const Peer& p = peer(r);
-    if (r != wire_.rank() && !p.stopped && !p.finished && p.heard >= time) return false;
-  }
-  return true;
+bool Control::has_left(int to) {
+  const auto i = static_cast<std::size_t>(to);
+  std::erase_if(notes_[i], [&](Operation& operation) { return retire(operation); });
+  return retire(heartbeats_[i]) && notes_[i].empty();
 }
 
 bool Control::all_left() {
-  bool left = notes_.empty();
-  for (Operation& heartbeat : heartbeats_) left = retire(heartbeat) && left;
+  bool left = true;
+  for (int to = 0; to < wire_.size(); ++to) left = has_left(to) && left;
   return left;
+}
+
+bool Control::all_stopped(Clock::time_point since) {
+  for (int r = 0; r < wire_.size(); ++r) {
+    const Peer& p = peer(r);
+    if (r == wire_.rank() || p.finished) continue;
+    if (p.stopped ? !has_left(r) : p.heard >= since) return false;
+  }
+  return true;
 }
 
 void Control::forgive_silence() {

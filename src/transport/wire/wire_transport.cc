@@ -405,15 +405,15 @@ void WireTransport::pump_stopping() {
   }
   bool over = try_to([&] {
     control_.poll();
-    return control_.all_left() && control_.all_stopped();
+    return control_.all_stopped();
   });
   for (auto& [request, send] : sends_) over &= try_to([&] { return send.block.retire(*wire_); });
   for (auto& [request, block] : receives_) over &= try_to([&] { return block.retire(*wire_); });
   const Clock::time_point now = wire_->now();
   // Whoever has missed two heartbeats and does not answer to this either is gone: a launcher that is about to
   // kill all leaves little time to say so.
-  const bool hopeless =
-      now >= asked_ + kHopeless && control_.all_stopped_but_silent_since(asked_ - clock_.deadline() / 4);
+  const bool hopeless = now >= asked_ + kHopeless &&
+                        try_to([&] { return control_.all_stopped(asked_ - clock_.deadline() / 4); });
   if (over || hopeless || now >= give_up_) settle();
 }
 
