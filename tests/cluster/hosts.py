@@ -1,12 +1,14 @@
 """Several hosts on one machine: a network namespace each, joined by a switch in another one.
 
     with Hosts(4, Link(rate_mbit=1000)) as hosts:
-        hosts.run_on_launcher([...])        # mpirun starts here, ranks on the hosts
-        hosts.cut(2); hosts.mend(2)
+        subprocess.run(hosts.on_launcher(["mpirun.openmpi", ...]), env=hosts.environment())
+        with hosts.cut(2):
+            ...
 
 Addresses live inside the namespaces alone; nothing of the machine's own network is touched. Needs root.
 """
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -125,11 +127,14 @@ class Hosts:
 
     # -- cables
 
+    @contextlib.contextmanager
     def cut(self, host):
+        """Nothing reaches the host, and nothing comes from it, within the `with`."""
         _ip("-n", self.switch, "link", "set", f"p{host}", "down")
-
-    def mend(self, host):
-        _ip("-n", self.switch, "link", "set", f"p{host}", "up")
+        try:
+            yield
+        finally:
+            _ip("-n", self.switch, "link", "set", f"p{host}", "up")
 
     # -- processes
 

@@ -70,6 +70,10 @@ class Job:
         """What `who`, a rank or "launcher", wrote to its stderr so far."""
         return list(self._logs[who].lines)
 
+    def messages(self):
+        """All that was written to stderr, for a person to read."""
+        return "\n".join(f"{who}: {line.text}" for who in self._logs for line in self.lines(who))
+
     def running(self):
         return self.ended is None
 
