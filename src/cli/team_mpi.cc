@@ -27,7 +27,7 @@ bool is_initialised() {
 void initialise() {
   if (is_initialised()) return;
   int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (provided < MPI_THREAD_FUNNELED)
     throw TransportError("this MPI library allows no threads (MPI_THREAD_FUNNELED); use transport inproc");
 }
