@@ -88,10 +88,10 @@ class Ring {
   // Of the last attend().
   const RankReport& report() const;
   // What this rank did last, as JSON, for whoever looks for the reason of a failure: {schema_version, rank,
-  // ranks, host, transport, reason, culprit, verdict, operations: [{what, block, call, lap, step, peer,
-  // bytes, posted_s, done_s}]}. `reason` is the caller's: why the record is taken. At most 1,024 operations,
-  // oldest first; done_s is null while one is under way; times are seconds of a clock that ranks of one host
-  // share. `kvring diagnose` reads it. Any thread.
+  // ranks, host, transport, reason, culprit, verdict, epoch_s, operations: [{what, block, call, lap, step,
+  // peer, bytes, posted_s, done_s}]}. `reason` is the caller's: why the record is taken. At most 1,024
+  // operations, oldest first; done_s is null while one is under way; times are seconds after epoch_s, which
+  // counts from 1970. `kvring diagnose` reads it. Any thread.
   std::string record(const std::string& reason = {}) const;
   // True when output bits do not depend on ranks, layout, schedule, transport or threads.
   bool bits_invariant() const;

@@ -19,6 +19,7 @@ struct Command {
 Command add_attend(CLI::App& program);
 Command add_verify(CLI::App& program);
 Command add_generate(CLI::App& program);
+Command add_diagnose(CLI::App& program);
 Command add_info(CLI::App& program);
 // `bench` and the commands below it, these first.
 std::vector<Command> add_bench(CLI::App& program);

@@ -1,11 +1,16 @@
 #include "cli/rank_work.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "cli/digest.h"
 #include "cli/keep_alive.h"
+#include "cli/message.h"
 #include "cli/report.h"
 
 namespace kvring::cli {
@@ -75,6 +80,19 @@ void RankWork::attend(const std::function<void(double)>& progress) {
   wall_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
 }
 
+void RankWork::write_record(const std::string& folder, const std::string& reason) const noexcept {
+  if (!ring_) return;
+  const std::string path = fmt::format("{}/rank-{}.json", folder, rank());
+  try {
+    const std::string text = ring_->record(reason);
+    std::ofstream file(path);
+    file << text << std::flush;
+    if (file) return;
+  } catch (const std::exception&) {
+  }
+  message("kvring: {} could not be written\n", path);
+}
+
 void RankWork::write_outputs() {
   if (files_.empty()) return;
   const auto commit = [this] {
@@ -114,5 +132,28 @@ std::vector<Json> RankWork::gather_reports() {
   for (const std::string& text : all) reports.push_back(Json::parse(text));
   return reports;
 }
+
+RankWorks::RankWorks(int ranks, std::optional<std::string> record)
+    : works_(static_cast<std::size_t>(ranks)), record_(std::move(record)) {
+  if (!record_) return;
+  std::error_code error;
+  std::filesystem::create_directories(*record_, error);
+  if (error)
+    throw InputFile(
+        fmt::format("--record is {}: {}; give a folder that can be written to", *record_, error.message()));
+}
+
+RankWork& RankWorks::add(const Job& job, Transport& transport) {
+  std::unique_ptr<RankWork>& work = works_[static_cast<std::size_t>(transport.rank())];
+  work = std::make_unique<RankWork>(job, transport);
+  return *work;
+}
+
+void RankWorks::failed(Transport& transport, const std::string& reason) {
+  const std::unique_ptr<RankWork>& work = works_[static_cast<std::size_t>(transport.rank())];
+  if (work && record_) work->write_record(*record_, reason);
+}
+
+void RankWorks::release(Transport& transport) { works_[static_cast<std::size_t>(transport.rank())].reset(); }
 
 }  // namespace kvring::cli

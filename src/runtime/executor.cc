@@ -90,6 +90,7 @@ void Executor::run_lap(std::uint32_t lap) {
     if (step.receive_from >= 0) arriving = post_receive(step, lap, held);
     // Any other block went on as it arrived.
     if (step.send_to >= 0 && step.block == plan_.rank) send(step, lap, held);
+    if (arriving) forward(step, lap, *arriving);
     if (step.attend) attend_block(step, lap, held.data);
     let_go(held);
     if (arriving) held = receive(step, lap, *arriving);
@@ -118,14 +119,24 @@ Executor::Arriving Executor::post_receive(const Step& step, std::uint32_t lap, c
   arriving.request = transport_.post_receive(step.receive_from, buffer);
   operation.request = arriving.request;
   arriving.record = recorder_.begin(operation);
-  const auto next = static_cast<std::size_t>(step.step + 1);
-  if (next < plan_.steps.size() && plan_.steps[next].send_to >= 0) {
-    operation.what = Operation::What::kSend;
-    operation.peer = plan_.steps[next].send_to;
-    operation.step += 1;
-    track_send(transport_.post_forward(arriving.request, operation.peer), operation, arriving.slot);
-  }
   return arriving;
+}
+
+// What arrives for a step that passes it on goes on without this rank's doing. Sends of one link are posted
+// in the order of their steps: after this step's own.
+void Executor::forward(const Step& step, std::uint32_t lap, const Arriving& arriving) {
+  const auto next = static_cast<std::size_t>(step.step + 1);
+  if (next == plan_.steps.size() || plan_.steps[next].send_to < 0) return;
+  const int to = plan_.steps[next].send_to;
+  track_send(transport_.post_forward(arriving.request, to),
+             {.what = Operation::What::kSend,
+              .block = step.receive_block,
+              .call = call_,
+              .lap = lap,
+              .step = step.step + 2,
+              .peer = to,
+              .bytes = block_bytes(step.receive_block, lap)},
+             arriving.slot);
 }
 
 void Executor::begin_lap(const Lap& lap, Slot& slot) {

@@ -74,6 +74,7 @@ class Executor {
   void attend_block(const Step& step, std::uint32_t lap, const std::byte* block);
 
   Arriving post_receive(const Step& step, std::uint32_t lap, const Held& held);
+  void forward(const Step& step, std::uint32_t lap, const Arriving& arriving);
   Held receive(const Step& step, std::uint32_t lap, const Arriving& arriving);
   void send(const Step& step, std::uint32_t lap, const Held& held);
   void track_send(Transport::Request request, Operation operation, int slot);

@@ -17,6 +17,13 @@ double seconds(Operation::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
+// When the clock of the operations was 0, in seconds since 1970.
+double epoch() {
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return now - seconds(Operation::Clock::now());
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
@@ -91,6 +98,7 @@ std::string record_json(const RecordHead& head, const std::vector<Operation>& op
                {"reason", head.reason},
                {"culprit", head.verdict.culprit < 0 ? Json() : Json(head.verdict.culprit)},
                {"verdict", head.verdict.text},
+               {"epoch_s", epoch()},
                {"operations", Json::array()}};
   for (const Operation& operation : operations) json["operations"].push_back(operation_json(operation));
   return json.dump(1, ' ', false, Json::error_handler_t::replace);

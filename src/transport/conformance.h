@@ -115,6 +115,25 @@ inline void rotate_ahead(Transport& end, std::uint32_t lap, std::size_t longest)
     for (const Transport::Request send : sends) end.wait_send(send, "the block passed on");
 }
 
+// Asks that a block goes on when it has long arrived, and lets it go at once.
+inline void forward_late(Transport& end) {
+  const int ranks = end.size();
+  if (ranks < 3) return;
+  const std::vector<std::byte> own = block_of(0, 0, 1000);
+  std::vector<std::byte> buffer(end.passes_pointers() ? 0 : 1000);
+  if (end.rank() == 0) {
+    end.wait_send(end.post_send(1, {}, own), "a block");
+  } else if (end.rank() <= 2) {
+    const Transport::Request receive = end.post_receive(end.rank() - 1, buffer);
+    EXPECT_TRUE(holds(end.wait_receive(receive, "a block").payload, 0, 0, 1000));
+    std::optional<Transport::Request> forward;
+    if (end.rank() == 1) forward = end.post_forward(receive, 2);
+    end.release(receive);
+    if (forward) end.wait_send(*forward, "the block passed on");
+  }
+  end.barrier("the end");
+}
+
 // Everybody sends before anybody receives: a transport that needs the receive to be posted first, with all
 // its sends rendezvous, must still complete.
 inline void send_then_receive(Transport& end, std::size_t bytes) {

@@ -62,6 +62,8 @@ TEST_P(InprocRing, BlocksGoOnAsTheyArrive) {
   });
 }
 
+TEST_P(InprocRing, BlocksGoOnLongAfterTheyArrived) { expect_clean(GetParam(), conformance::forward_late); }
+
 TEST_P(InprocRing, SendThenReceiveCompletes) {
   expect_clean(GetParam(), [](Transport& end) { conformance::send_then_receive(end, 1 << 20); });
 }

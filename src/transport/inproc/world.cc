@@ -28,9 +28,8 @@ void World::wait(Lock& lock, int rank, const Wait& wait, bool guards_payload) {
     const ProgressClock::Clock::time_point expiry = clock_.expiry(began);
     if (now >= expiry) {
       stop(rank);
-      const std::string text = timeout_text(rank, now - began, wait.what, wait.peers());
-      blame_for_timeout(text);
-      throw Timeout(text);
+      blame_for_timeout();
+      throw Timeout(timeout_text(rank, now - began, wait.what, wait.peers()));
     }
     this->rank(rank).wake.wait_until(lock, expiry);
   }
@@ -40,16 +39,15 @@ void World::wait(Lock& lock, int rank, const Wait& wait, bool guards_payload) {
 
 // Whoever keeps the others waiting waits for nobody. A rank whose wait has thrown still counts as waiting: it
 // is not what the others wait for.
-void World::blame_for_timeout(const std::string& text) {
+void World::blame_for_timeout() {
   if (!verdict_.text.empty()) return;
   for (int r = 0; r < size(); ++r) {
     if (rank(r).waiting || rank(r).finished) continue;
-    verdict_ = {r, fmt::format("rank {} keeps the others waiting: it computes outside of the ring, or hangs "
-                               "({})",
-                               r, text)};
+    verdict_ = {
+        r, 0, fmt::format("rank {} keeps the others waiting: it computes outside of the ring, or hangs", r)};
     return;
   }
-  verdict_ = {-1, fmt::format("all ranks wait for each other ({})", text)};
+  verdict_ = {-1, 0, "all ranks wait for each other"};
 }
 
 void World::check(Lock& lock, int rank) {
@@ -95,7 +93,7 @@ void World::fail(Lock& /*held*/, int rank, const std::string& reason) noexcept {
   if (failure_) return;  // the first one is the cause, the others its consequences
   try {
     failure_ = failure_text(rank, reason);
-    if (verdict_.text.empty()) verdict_ = {rank, *failure_};
+    if (verdict_.text.empty()) verdict_ = {rank, 0, *failure_};
   } catch (const std::bad_alloc&) {
     failure_.emplace();  // the others end all the same
   }

@@ -110,7 +110,7 @@ class World {
 
  private:
   void stop(int rank) noexcept;
-  void blame_for_timeout(const std::string& text);
+  void blame_for_timeout();
   [[noreturn]] void throw_failure(Lock& lock, int rank, bool guards_payload);
 
   std::mutex mutex_;

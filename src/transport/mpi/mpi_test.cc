@@ -86,6 +86,8 @@ TEST_P(MpiRing, BlocksVisitEveryRank) {
     }
 }
 
+TEST_P(MpiRing, BlocksGoOnLongAfterTheyArrived) { conformance::forward_late(*make(kPatient)); }
+
 TEST_P(MpiRing, BlocksOfManyPiecesVisitEveryRank) {
   for (const std::size_t piece : {1, 1000, 4096}) {
     auto end = in_pieces(piece, GetParam());
@@ -211,8 +213,9 @@ TEST_P(MpiRing, MissingRankTimesOut) {
     const auto start = steady_clock::now();
     const std::string error = error_of(
         [&] { end->wait_receive(end->post_receive(size_ - 1, buffer), "block 5 (lap 2, step 4 of 8)"); });
-    EXPECT_THAT(error, testing::MatchesRegex("(Timeout: |Transport: rank . failed: )rank . waited 0\\.[2-9] s "
-                                             "for block 5 \\(lap 2, step 4 of 8\\) from rank [123].*"));
+    EXPECT_THAT(error,
+                testing::MatchesRegex("(Timeout: |Transport: rank . failed: )rank . waited 0\\.[2-9] s "
+                                      "for block 5 \\(lap 2, step 4 of 8\\) from rank [123].*"));
     EXPECT_LT(seconds_since(start), 5.0);
     EXPECT_EQ(end->verdict().culprit, size_ - 1) << end->verdict().text;
   }

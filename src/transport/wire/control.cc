@@ -17,7 +17,8 @@ constexpr std::size_t kLongestReason = 2000;
 // On the wire: this, and for a failure its text.
 struct Control::Note {
   Kind kind = Kind::kHeartbeat;
-  std::uint64_t timeout = 0;
+  std::int32_t timeout = 0;
+  std::int32_t unheard = -1;
   Status status;
   Account account;
 };
@@ -65,9 +66,12 @@ void Control::send_finished(const std::vector<Account>& accounts) {
 }
 
 void Control::send_failure(const Failure& failure, const Status& status) {
-  send_to_all(
-      encode({.kind = Kind::kFailure, .timeout = failure.timeout ? 1u : 0u, .status = status, .account = {}},
-             failure.text));
+  send_to_all(encode({.kind = Kind::kFailure,
+                      .timeout = failure.timeout,
+                      .unheard = failure.unheard,
+                      .status = status,
+                      .account = {}},
+                     failure.text));
 }
 
 void Control::send_stopped(const Status& status) {
@@ -96,7 +100,7 @@ bool Control::read(int from, std::string_view bytes) {
   peer.status = note.status;
   if (note.kind != Kind::kHeartbeat) peer.stopped = true;
   if (note.kind == Kind::kFailure && !failure_)
-    failure_ = {from, note.timeout != 0, std::string(bytes.substr(sizeof note))};
+    failure_ = {from, note.timeout != 0, note.unheard, std::string(bytes.substr(sizeof note))};
   return progress;
 }
 

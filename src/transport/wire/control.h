@@ -41,6 +41,7 @@ struct Peer {
 struct Failure {
   int rank = 0;
   bool timeout = false;  // it only means that this rank lost patience
+  int unheard = -1;      // ... with this one, of which it heard nothing
   std::string text;      // "rank 3 failed: ..."
 };
 

@@ -18,7 +18,8 @@ struct Evidence {
 };
 
 // In this order: whoever does not answer (this rank itself where nobody does and there are several others);
-// whoever failed of its own accord; where the failure is a lost patience, a rank that waits for nobody.
+// whoever was not heard in time, although it answers now; whoever failed of its own accord; where the failure
+// is a lost patience, a rank that waits for nobody.
 Verdict find_culprit(const Evidence& evidence);
 
 }  // namespace kvring::wire

@@ -90,7 +90,7 @@ Transport::Request WireTransport::post_forward(Request receive, int to) {
   const Lock lock(mutex_);
   receive_of(receive);
   const Link link{to, accounts_[static_cast<std::size_t>(to)].sent++, largest_piece_};
-  sends_.try_emplace(next_, OutgoingBlock(link), receive);
+  bind_if_there(sends_.try_emplace(next_, OutgoingBlock(link), receive).first->second);
   wake();
   return next_++;
 }
@@ -286,13 +286,7 @@ bool WireTransport::pump_running() {
   bool moved = false;
   for (auto& [request, block] : receives_) moved |= block.pump(*wire_);
   for (auto& [request, send] : sends_) {
-    if (send.source) {
-      const IncomingBlock& source = receive_of(*send.source);
-      if (source.done()) {
-        send.block.bind(source.result().header, source.result().payload);
-        send.source.reset();
-      }
-    }
+    bind_if_there(send);
     moved |= send.block.pump(*wire_);
   }
   if (gathering_) moved |= gathering_->pump(*wire_);
@@ -316,6 +310,15 @@ void WireTransport::pump_heartbeat() {
   if (now - last_heartbeat_ < clock_.deadline() / 10) return;
   last_heartbeat_ = now;
   control_.send_heartbeat(status());
+}
+
+// Before the receive that brings it can be released.
+void WireTransport::bind_if_there(Outgoing& send) {
+  if (!send.source) return;
+  const IncomingBlock& source = receive_of(*send.source);
+  if (!source.done()) return;
+  send.block.bind(source.result().header, source.result().payload);
+  send.source.reset();
 }
 
 void WireTransport::pump_closing() {
@@ -342,6 +345,7 @@ void WireTransport::check_silence(Clock::time_point now) {
          fmt::format("{} has heard nothing of rank {} for {:.1f} s", who, r,
                      std::chrono::duration<double>(now - peer.heard).count()),
          true);
+    failure_->unheard = r;
     return;
   }
 }
@@ -360,7 +364,7 @@ void WireTransport::stop(ErrorCode code, const std::string& text, bool own_words
   state_ = State::kStopping;
   stopped_status_ = status();
   give_up_ = wire_->now() + std::min(kGrace, clock_.deadline());
-  if (!failure_) failure_ = {rank(), code == ErrorCode::kTimeout, failure_text(rank(), text)};
+  if (!failure_) failure_ = {rank(), code == ErrorCode::kTimeout, -1, failure_text(rank(), text)};
   failure_code_ = code;
   if (own_words) own_words_ = text;
   broken_ = true;
@@ -430,7 +434,7 @@ void WireTransport::fail(const std::string& reason) noexcept {
 Verdict WireTransport::verdict() const {
   const Lock lock(mutex_);
   if (verdict_) return *verdict_;
-  if (failure_) return {failure_->rank, failure_->text};
+  if (failure_) return {failure_->rank, 0, failure_->text};
   return {};
 }
 

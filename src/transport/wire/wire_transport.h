@@ -86,6 +86,7 @@ class WireTransport final : public Transport {
   void run();  // the thread's
   bool pump() noexcept;
   bool pump_running();
+  void bind_if_there(Outgoing& send);
   void pump_stopping();
   void pump_closing();
   void pump_heartbeat();
