@@ -50,7 +50,6 @@ class Diagnosis:
     step: int | None
 
 
-def diagnosis_in(text):
-    """Of what `kvring diagnose --json` printed."""
-    found = json.loads(text)
+def diagnosis_in(found):
+    """Of the object that `kvring diagnose --json` printed."""
     return Diagnosis(found["culprit"], found["step"])

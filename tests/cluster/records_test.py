@@ -48,7 +48,7 @@ class RecordTest(unittest.TestCase):
                 read_records(folder)
 
     def test_a_diagnosis_may_name_nobody(self):
-        self.assertEqual(diagnosis_in('{"culprit": null, "step": null}'), Diagnosis(None, None))
+        self.assertEqual(diagnosis_in({"culprit": None, "step": None}), Diagnosis(None, None))
 
 
 if __name__ == "__main__":
