@@ -99,12 +99,12 @@ def shoot(bench, hosts, fault, delay_s, deadline_s):
     run = start(bench, hosts, fault.kind, deadline_s)
     pid, seen = process_of(run.job, fault.victim)
     time.sleep(max(0.0, seen + delay_s - time.monotonic()))
-    fault_time, fault_epoch_s = time.monotonic(), time.time()
     with contextlib.ExitStack() as repairs:
         if fault.kind == "cut":
             repairs.enter_context(hosts.cut(fault.victim))
         else:
             os.kill(pid, signal.SIGKILL if fault.kind == "kill" else signal.SIGSTOP)
+        fault_time, fault_epoch_s = time.monotonic(), time.time()
         # Longer than is allowed, to see by how much it is missed.
         status = run.job.finish(deadline_s + LAUNCHER_GRACE_S + 5)
         time.sleep(0.2)  # the launcher's helpers follow it
