@@ -5,11 +5,11 @@ from collections import Counter
 
 import check
 from hosts import Hosts, Link
-from outcome import Fault
+from outcome import Fault, Outage
 from shot import HOSTS, clean_run, run_with_outage, shoot
 
 DEADLINE_S = 4
-OUTAGE_S = 3
+OUTAGE = Outage(victim=1, step=1, seconds=3)
 OUTAGE_DEADLINE_S = 8
 # The blocks of the next step are there already when the cable is cut in the middle of a step, so about a
 # step and a half of the outage are hidden.
@@ -20,7 +20,12 @@ QUICK = {"repeats": 1, "steps": {"kill": (0, 3), "stop": (1,), "cut": (2,)}}
 TRIES_PER_HIT = 3
 
 
-def _campaign(bench, hosts, aim, kind, wanted):
+def _hosts():
+    """New ones for every job: those of the one before may still remember who could not be reached."""
+    return Hosts(HOSTS, Link(1000))
+
+
+def _campaign(bench, aim, kind, wanted):
     """Outcomes of shots at the steps in `wanted` {step: how often}, until each was hit as often."""
     outcomes, hits = [], Counter()
     for shot in range(TRIES_PER_HIT * sum(wanted.values())):
@@ -28,7 +33,11 @@ def _campaign(bench, hosts, aim, kind, wanted):
         if not missing:
             break
         step = min(missing)
-        outcome = shoot(bench, hosts, Fault(kind, shot % HOSTS, step), aim.at(step), DEADLINE_S)
+        with _hosts() as hosts:
+            outcome = shoot(bench, hosts, aim, Fault(kind, shot % HOSTS, step), DEADLINE_S)
+        if outcome is None:
+            aim.learn(step, HOSTS)
+            continue
         print(f"  {' '.join(_row(outcome))}", flush=True)
         outcomes.append(outcome)
         if outcome.step is not None:
@@ -58,10 +67,11 @@ def _waited_s(run):
     return max(rank["exposed_wait_s"] for rank in run["per_rank"])
 
 
-def _check_of_outage(bench, hosts, aim, clean):
-    what = f"outage of {OUTAGE_S} s, deadline {OUTAGE_DEADLINE_S} s"
+def _check_of_outage(bench, aim, clean):
+    what = f"outage of {OUTAGE.seconds} s, deadline {OUTAGE_DEADLINE_S} s"
     try:
-        result = run_with_outage(bench, hosts, 1, aim.at(1), OUTAGE_S, OUTAGE_DEADLINE_S)
+        with _hosts() as hosts:
+            result = run_with_outage(bench, hosts, aim, OUTAGE, OUTAGE_DEADLINE_S)
     except RuntimeError as error:
         print(error)
         return check.Check(what, "the job failed", "heals", False)
@@ -76,13 +86,13 @@ def run(bench, quick):
     """Prints a table; returns the checks."""
     plan = QUICK if quick else FULL
     rows, checks = [], []
-    with Hosts(HOSTS, Link(1000)) as hosts:
+    with _hosts() as hosts:
         clean, aim = clean_run(bench, hosts, DEADLINE_S)
-        for kind, steps in plan["steps"].items():
-            wanted = Counter({step: plan["repeats"] for step in steps})
-            outcomes, hits = _campaign(bench, hosts, aim, kind, wanted)
-            rows += [_row(outcome) for outcome in outcomes]
-            checks += _checks_of(kind, outcomes, hits, wanted)
-        checks.append(_check_of_outage(bench, hosts, aim, clean))
+    for kind, steps in plan["steps"].items():
+        wanted = Counter({step: plan["repeats"] for step in steps})
+        outcomes, hits = _campaign(bench, aim, kind, wanted)
+        rows += [_row(outcome) for outcome in outcomes]
+        checks += _checks_of(kind, outcomes, hits, wanted)
+    checks.append(_check_of_outage(bench, aim, clean))
     print(check.table(HEADER, rows))
     return checks

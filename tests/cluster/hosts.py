@@ -159,6 +159,13 @@ class Hosts:
                     found[int(pid)] = text
         return found
 
+    def wait_until_empty(self, until):
+        """The processes that still live at `until`, a time of time.monotonic(); at least a moment is given."""
+        until = max(until, time.monotonic() + 0.2)
+        while (left := self.processes()) and time.monotonic() < until:
+            time.sleep(0.02)
+        return left
+
     def kill_all(self):
         for _ in range(100):  # what is killed may just have started another
             left = self.processes()

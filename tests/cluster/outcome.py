@@ -16,6 +16,13 @@ class Fault:
 
 
 @dataclass(frozen=True)
+class Outage:
+    victim: int
+    step: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class Outcome:
     fault: Fault
     ranks: int

@@ -7,6 +7,7 @@ import statistics
 import time
 from dataclasses import dataclass
 
+from aim import Aim, watch
 from launch import Job
 from outcome import LAUNCHER_GRACE_S, Outcome
 from problem import Problem
@@ -15,20 +16,6 @@ from records import diagnosis_in, read_records, step_at, verdict_in
 HOSTS = 4
 # All steps cost the same with a full mask; one lap, so that the ring has as many steps as hosts.
 PROBLEM = Problem(12288, 8)
-
-
-@dataclass
-class Aim:
-    """When a step is under way, in seconds after the rank's process was first seen."""
-
-    first_step_s: float
-    step_s: float
-
-    def at(self, step):
-        return max(0.0, self.first_step_s + (step + 0.5) * self.step_s)
-
-    def learn(self, aimed, hit):
-        self.first_step_s -= 0.5 * (hit - aimed) * self.step_s
 
 
 @dataclass
@@ -56,12 +43,12 @@ def start(bench, hosts, name, deadline_s):
     return Run(Job(hosts, command, folder / "job"), folder)
 
 
-def process_of(job, rank, timeout_s=10):
-    """Waits until the rank is there; returns its process number and when it was first seen."""
+def process_of(job, rank, timeout_s=20):
+    """The process number of the rank, once it is there."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end and job.running():
         if pid := job.rank_process(rank):
-            return pid, time.monotonic()
+            return pid
         time.sleep(0.01)
     raise RuntimeError(f"rank {rank} did not start: {job.messages()}")
 
@@ -77,28 +64,27 @@ def finish_without_fault(run):
 def clean_run(bench, hosts, deadline_s):
     """What rank 0 printed with --json, and the aim."""
     run = start(bench, hosts, "clean", deadline_s)
-    _, seen = process_of(run.job, 0)
+    samples = watch(process_of(run.job, 0))
     result = finish_without_fault(run)
-    after_s = 0.3  # the output and the end of MPI
-    first_step_s = run.job.ended - seen - result["wall_s"] - after_s
-    return result, Aim(first_step_s, result["wall_s"] / HOSTS)
+    return result, Aim.from_samples(samples, result["wall_s"], HOSTS)
 
 
-def run_with_outage(bench, hosts, victim, delay_s, outage_s, deadline_s):
+def run_with_outage(bench, hosts, aim, outage, deadline_s):
     """What rank 0 printed with --json, after the cable was cut and mended."""
     run = start(bench, hosts, "outage", deadline_s)
-    _, seen = process_of(run.job, victim)
-    time.sleep(max(0.0, seen + delay_s - time.monotonic()))
-    with hosts.cut(victim):
-        time.sleep(outage_s)
+    aim.wait_for(outage.step, process_of(run.job, outage.victim))
+    with hosts.cut(outage.victim):
+        time.sleep(outage.seconds)
     return finish_without_fault(run)
 
 
-def shoot(bench, hosts, fault, delay_s, deadline_s):
-    """The Outcome of one fault, `delay_s` after the victim's process was first seen."""
+def shoot(bench, hosts, aim, fault, deadline_s):
+    """The Outcome of one fault; None when the victim had ended before."""
     run = start(bench, hosts, fault.kind, deadline_s)
-    pid, seen = process_of(run.job, fault.victim)
-    time.sleep(max(0.0, seen + delay_s - time.monotonic()))
+    pid = process_of(run.job, fault.victim)
+    if not aim.wait_for(fault.step, pid):
+        finish_without_fault(run)
+        return None
     with contextlib.ExitStack() as repairs:
         if fault.kind == "cut":
             repairs.enter_context(hosts.cut(fault.victim))
@@ -107,8 +93,8 @@ def shoot(bench, hosts, fault, delay_s, deadline_s):
         fault_time, fault_epoch_s = time.monotonic(), time.time()
         # Longer than is allowed, to see by how much it is missed.
         status = run.job.finish(deadline_s + LAUNCHER_GRACE_S + 5)
-        time.sleep(0.2)  # the launcher's helpers follow it
-        processes_left = hosts.processes()
+        # A host that is cut off ends its rank by itself, perhaps later than mpirun ends.
+        processes_left = hosts.wait_until_empty(fault_time + deadline_s + LAUNCHER_GRACE_S)
         hosts.kill_all()
     records = read_records(run.records)
     return Outcome(
