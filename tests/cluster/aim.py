@@ -1,5 +1,5 @@
-"""When a rank is in the middle of a step: told by the processor time that its computing thread has used, which
-other work on the machine hardly changes."""
+"""When a rank is in the middle of a step: told by the processor time that its computing thread has used,
+which other work on the machine hardly changes."""
 
 import pathlib
 import time
@@ -11,7 +11,8 @@ POLL_S = 0.005
 def processor_s(pid):
     """Of the first thread, which computes when --threads is 1; None when the process is gone."""
     try:
-        return int(pathlib.Path(f"/proc/{pid}/task/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
+        text = pathlib.Path(f"/proc/{pid}/task/{pid}/schedstat").read_text(encoding="ascii")
+        return int(text.split()[0]) / 1e9
     except (OSError, IndexError):
         return None
 

@@ -152,7 +152,8 @@ class Hosts:
         names = self._made if host is None else [self.namespace(host)]
         found = {}
         for name in names:
-            listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
+            command = ["ip", "netns", "pids", name]
+            listed = subprocess.run(command, capture_output=True, text=True, check=False)
             for pid in listed.stdout.split():
                 text = _command_line(int(pid))
                 if text:
@@ -160,7 +161,7 @@ class Hosts:
         return found
 
     def wait_until_empty(self, until):
-        """The processes that still live at `until`, a time of time.monotonic(); at least a moment is given."""
+        """The processes that still live at `until` (of time.monotonic()); at least a moment is given."""
         until = max(until, time.monotonic() + 0.2)
         while (left := self.processes()) and time.monotonic() < until:
             time.sleep(0.02)

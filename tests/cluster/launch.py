@@ -9,9 +9,9 @@ import threading
 import time
 from dataclasses import dataclass
 
-# By these alone mpirun notices that a host is gone; by default, after eight minutes. It looks each second, and gives
-# a host up five seconds after the first look without an answer: 5 to 6 s after a cut. Outages of up to four
-# seconds are survived: the last of five looks is then answered. (With 3, 1 and 3, which also notices within
+# By these alone mpirun notices that a host is gone; by default, after eight minutes. It looks each second, and
+# gives a host up five seconds after the first look without an answer: 5 to 6 s after a cut. Outages of up to
+# four seconds are survived: the last of five looks is then answered. (With 3, 1 and 3, which also notices within
 # 6 s, every third outage of 3 s ended the job, because all three looks fell into it.)
 KEEPALIVE = {"oob_tcp_keepalive_time": 1, "oob_tcp_keepalive_intvl": 1, "oob_tcp_keepalive_probes": 5}
 

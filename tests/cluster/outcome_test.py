@@ -27,7 +27,8 @@ class OutcomeTest(unittest.TestCase):
             self.assertEqual(good(kind).complaints(), [])
 
     def test_a_silent_survivor(self):
-        self.assertEqual(self.complaints_with(verdicts={**good().verdicts, 3: None}), ["rank 3 did not report"])
+        silent = {**good().verdicts, 3: None}
+        self.assertEqual(self.complaints_with(verdicts=silent), ["rank 3 did not report"])
 
     def test_a_rank_that_is_cut_off_must_report_too(self):
         silent = {**good("cut").verdicts, 2: None}

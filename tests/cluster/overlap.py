@@ -25,8 +25,8 @@ class Case:
         return f"{self.hosts} hosts, {self.link}"
 
 
-# One problem, which takes all cases two to three seconds. Its shards are long enough that attending a block takes
-# about 1.5 to 3 times as long as its transfer (three and four hosts share two cores, and compute at two
+# One problem, which takes all cases two to three seconds. Its shards are long enough that attending a block
+# takes about 1.5 to 3 times as long as its transfer (three and four hosts share two cores, and compute at two
 # thirds and half the speed of one). Longer shards would only make it easier.
 PROBLEM = Problem(12288, 8)
 CASES = [Case(2, Link(1000)), Case(3, Link(1000)), Case(4, Link(1000)), Case(2, Link(1000, round_trip_ms=4))]

@@ -48,7 +48,8 @@ class Workbench:
         raise RuntimeError(f"too many folders {name}")
 
     def _input_of(self, problem):
-        path = self.folder / f"{problem.tokens}-{problem.heads}-{problem.head_dim}-{problem.dtype}.safetensors"
+        name = f"{problem.tokens}-{problem.heads}-{problem.head_dim}-{problem.dtype}.safetensors"
+        path = self.folder / name
         if not path.exists():
             shape = f"1,{problem.tokens},{problem.heads},{problem.head_dim}"
             subprocess.run([self.kvring, "generate", "--shape", shape, "--dtype", problem.dtype, "--quiet",

@@ -31,7 +31,8 @@ class VerdictTest(unittest.TestCase):
 class RecordTest(unittest.TestCase):
     RECORD = {"schema_version": 1, "rank": 2, "ranks": 4, "host": "h2", "reason": "", "culprit": None,
               "epoch_s": 1000.0,
-              "operations": [operation("attend", 0, 1.0), operation("send", 3, 1.5), operation("attend", 1, 2.0)]}
+              "operations": [operation("attend", 0, 1.0), operation("send", 3, 1.5),
+                             operation("attend", 1, 2.0)]}
 
     def test_the_step_is_that_of_the_last_attend_that_had_begun(self):
         self.assertIsNone(step_at(self.RECORD, 1000.5))

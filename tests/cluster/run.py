@@ -24,7 +24,8 @@ SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults}
 
 
 def _arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("kvring", type=pathlib.Path, help="the program; delay_link lies beside it")
     parser.add_argument("--quick", action="store_true", help="fewer cases and repeats: under three minutes")
     parser.add_argument("--only", default=",".join(SUITES), metavar="SUITE,...", help="default: %(default)s")

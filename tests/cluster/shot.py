@@ -38,8 +38,9 @@ def start(bench, hosts, name, deadline_s):
     folder = bench.new_folder(name)
     for part in ("records", "output"):
         (folder / part).mkdir()
-    command = bench.attend(PROBLEM, "--threads", 1, "--heads-per-lap", PROBLEM.heads, "--timeout", deadline_s,
-                           "--output", folder / "output" / "result.safetensors", "--record", folder / "records")
+    command = bench.attend(
+        PROBLEM, "--threads", 1, "--heads-per-lap", PROBLEM.heads, "--timeout", deadline_s,
+        "--output", folder / "output" / "result.safetensors", "--record", folder / "records")
     return Run(Job(hosts, command, folder / "job"), folder)
 
 
