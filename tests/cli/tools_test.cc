@@ -81,6 +81,7 @@ TEST_F(Tools, HelpBeginsWithExamples) {
                                                   {"verify", "--help"},
                                                   {"generate", "--help"},
                                                   {"info", "--help"},
+                                                  {"plan", "--help"},
                                                   {"bench", "--help"},
                                                   {"bench", "kernel", "--help"},
                                                   {"bench", "attend", "--help"}}) {
