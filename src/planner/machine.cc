@@ -118,6 +118,7 @@ Machine read_machine(const Json& json, std::string_view where) {
   machine.threads = reader.count("threads", 4096);
   Reader within = reader.object("within_node");
   machine.within_node = read_link(within);
+  if (within.has("links")) machine.within_node_links = within.figure("links", 1e-6, 1 << 20);
   within.finish();
   if (reader.has("between_nodes")) {
     Reader between = reader.object("between_nodes");

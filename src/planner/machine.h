@@ -36,6 +36,7 @@ struct Machine {
   Figure ranks_per_node;
   Figure threads;  // of one rank
   Link within_node;
+  Figure within_node_links;               // transfers at full speed at a time, more share; 0: any number
   std::optional<NodeLink> between_nodes;  // none: a ring cannot leave the node
 
   // Operations per second. Throws InvalidArgument naming the types that the machine has.

@@ -19,6 +19,17 @@ Network::Network(const Machine& machine, int ranks, int per_node)
   if (crosses_nodes() && !machine.between_nodes)
     throw InvalidArgument(fmt::format("machine {} has no links between nodes: at most {} ranks, not {}",
                                       machine.name, per_node, ranks));
+  if (machine.within_node_links.value > 0)
+    bus_share_ = std::min(1.0, machine.within_node_links.value / std::min(ranks, per_node));
+}
+
+double Network::hop_s(int from, double bytes) const {
+  const bool far = crosses(from, (from + 1) % ranks_);
+  return link(far).latency_s.value + bytes / hop_bytes_per_s(far);
+}
+
+double Network::hop_bytes_per_s(bool between_nodes) const {
+  return link(between_nodes).bytes_per_s.value * (between_nodes ? 1 : bus_share_);
 }
 
 const Link& Network::link(bool between_nodes) const {
@@ -44,7 +55,7 @@ Hop Network::slowest_hop(double bytes) const {
 
 double Network::gather_s(double bytes) const {
   if (ranks_ == 1) return 0;
-  double seconds = bytes / machine_.within_node.bytes_per_s.value;
+  double seconds = bytes / hop_bytes_per_s(false);
   double latency = rounds(std::min(ranks_, per_node_)) * machine_.within_node.latency_s.value;
   if (crosses_nodes()) {
     seconds = std::max(seconds, bytes / link(true).bytes_per_s.value);
@@ -57,8 +68,7 @@ double Network::all_to_all_s(double bytes) const {
   if (ranks_ == 1) return 0;
   const int near = std::min(ranks_, per_node_) - 1, far = ranks_ - 1 - near;
   const double part = bytes / ranks_;
-  const double within =
-      near * (machine_.within_node.latency_s.value + part / machine_.within_node.bytes_per_s.value);
+  const double within = near * (machine_.within_node.latency_s.value + part / hop_bytes_per_s(false));
   if (far == 0) return within;
   const double share = std::min(1.0, machine_.between_nodes->links.value / per_node_);
   const double between = far * (link(true).latency_s.value + part / (link(true).bytes_per_s.value * share));
@@ -67,7 +77,7 @@ double Network::all_to_all_s(double bytes) const {
 
 double Network::tree_s(double bytes) const {
   if (ranks_ == 1) return 0;
-  double seconds = rounds(std::min(ranks_, per_node_)) * message_s(false, bytes);
+  double seconds = rounds(std::min(ranks_, per_node_)) * message_s(false, bytes / bus_share_);
   if (crosses_nodes()) seconds += rounds((ranks_ + per_node_ - 1) / per_node_) * message_s(true, bytes);
   return seconds;
 }

@@ -25,10 +25,14 @@ class Network {
   bool crosses_nodes() const noexcept { return ranks_ > per_node_; }
   bool crosses(int from, int to) const noexcept { return from / per_node_ != to / per_node_; }
 
+  // Whether transfers within a node share what there is: in a ring all its ranks send at once.
+  bool shares_bus() const noexcept { return bus_share_ < 1; }
+  // Alone on its link.
   double message_s(bool between_nodes, double bytes) const;
   // A message from a rank to the next. In a ring each node sends one block at a time to the next node, so a
   // crossing hop has a whole link to itself.
-  double hop_s(int from, double bytes) const { return message_s(crosses(from, (from + 1) % ranks_), bytes); }
+  double hop_s(int from, double bytes) const;
+  double hop_bytes_per_s(bool between_nodes) const;
   // The slowest hop of the ring; seconds 0 in a ring of one.
   Hop slowest_hop(double bytes) const;
 
@@ -44,6 +48,7 @@ class Network {
   const Machine& machine_;
   int ranks_;
   int per_node_;
+  double bus_share_ = 1;  // of the full speed, where all ranks of a node send to each other
 };
 
 }  // namespace kvring

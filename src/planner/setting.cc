@@ -149,7 +149,9 @@ std::int64_t break_even_slice(const Setting& s) {
   const Hop hop = s.network().slowest_hop(1);
   const Link& link = hop.between_nodes ? *s.machine().between_nodes : s.machine().within_node;
   return smallest_hiding_slice(
-      shape, {s.machine().flops(p.kv_dtype), link.bytes_per_s.value, link.latency_s.value}, s.units());
+      shape,
+      {s.machine().flops(p.kv_dtype), s.network().hop_bytes_per_s(hop.between_nodes), link.latency_s.value},
+      s.units());
 }
 
 std::int64_t longest_context(const Machine& machine, const Workload& whole, const Placement& placement) {

@@ -82,6 +82,7 @@ TEST_F(Tools, HelpBeginsWithExamples) {
                                                   {"generate", "--help"},
                                                   {"info", "--help"},
                                                   {"plan", "--help"},
+                                                  {"simulate", "--help"},
                                                   {"bench", "--help"},
                                                   {"bench", "kernel", "--help"},
                                                   {"bench", "attend", "--help"}}) {
