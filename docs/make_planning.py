@@ -59,6 +59,19 @@ def catalogue():
     return "\n".join(lines)
 
 
+BALANCE = "kvring simulate --machine h100 --q-heads 32 --kv-heads 8 --head-dim 128 --causal"
+
+
+def balance(kvring):
+    lines = ["| ranks | contiguous | P / (2P - 1) | zigzag |", "|---|---|---|---|"]
+    for ranks in (8, 32, 128, 512, 1024):
+        run = f"{BALANCE} --ranks {ranks} --seq-len {ranks * 32768} --json --layout "
+        contiguous, zigzag = (json.loads(output_of(kvring, run + layout))["efficiency"] * 100
+                              for layout in ("contiguous", "zigzag"))
+        lines.append(f"| {ranks} | {contiguous:.2f} % | {100 * ranks / (2 * ranks - 1):.2f} % | {zigzag:.2f} % |")
+    return "\n".join(lines)
+
+
 def main(kvring):
     kvring = str(pathlib.Path(kvring).resolve())
     text = PAGE.read_text()
@@ -66,6 +79,8 @@ def main(kvring):
                   lambda m: m[1] + output_of(kvring, m[2]) + m[3], text, flags=re.S)
     text = re.sub(r"(<!-- catalogue: begin -->\n).*?(<!-- catalogue: end -->)",
                   lambda m: m[1] + catalogue() + "\n" + m[2], text, flags=re.S)
+    text = re.sub(r"(<!-- balance: begin -->\n).*?(<!-- balance: end -->)",
+                  lambda m: m[1] + balance(kvring) + "\n" + m[2], text, flags=re.S)
     PAGE.write_text(text)
 
 

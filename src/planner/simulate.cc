@@ -8,43 +8,12 @@
 
 #include "kvring/error.h"
 #include "planner/bus.h"
-#include "schedule/step.h"
+#include "planner/script.h"
 
 namespace kvring {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-// A step as it is played; 16 bytes, since there are as many as the square of the ranks.
-struct PlayedStep {
-  float pairs = 0;  // to attend
-  std::int32_t block = -1;
-  std::int32_t receive_block = -1;  // -1: none
-  bool sends = false;
-};
-
-// Ranks send to one neighbour and receive from another, the same in every step.
-struct Script {
-  std::vector<std::vector<PlayedStep>> steps;  // by rank
-  std::vector<int> to, from;
-};
-
-Script make_script(const Setting& s) {
-  const auto ranks = static_cast<std::size_t>(s.ranks());
-  const PairCount count(s.problem(), s.layouts());
-  Script script{{}, std::vector<int>(ranks, -1), std::vector<int>(ranks, -1)};
-  for_each_rank_steps(
-      ScheduleKind::kRing, s.problem(), s.layouts(), [&](int rank, const std::vector<Step>& steps) {
-        std::vector<PlayedStep>& played = script.steps.emplace_back();
-        for (const Step& step : steps) {
-          if (step.send_to >= 0) script.to[static_cast<std::size_t>(rank)] = step.send_to;
-          if (step.receive_from >= 0) script.from[static_cast<std::size_t>(rank)] = step.receive_from;
-          const double pairs = step.attend ? static_cast<double>(count.pairs(rank, step.block)) : 0;
-          played.push_back({static_cast<float>(pairs), step.block, step.receive_block, step.send_to >= 0});
-        }
-      });
-  return script;
-}
 
 // The same numbers whatever the order of events: a hash of what they are for (splitmix64's finish).
 double even_random(std::uint64_t seed, std::uint64_t rank, std::uint64_t step) {
@@ -99,9 +68,7 @@ class Player {
                        [&](const Outgoing& o) { return o.slot == slot; });
   }
 
-  const PlayedStep& step_of(const Rank& r, int rank) const {
-    return script_.steps[static_cast<std::size_t>(rank)][static_cast<std::size_t>(r.step)];
-  }
+  const PlayedStep& step_of(const Rank& r, int rank) const { return script_.at(r.step, rank); }
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
   // Of what the rank does in its step: 0 computes, 1 receives.
   double jitter(int rank, std::uint64_t what) const {
@@ -257,8 +224,7 @@ void Player::arrive(int rank, double now) {
   const Moment arrived = receiver.arrived_at;
 
   sender.outgoing.erase(sender.outgoing.begin());
-  const auto& steps = script_.steps[static_cast<std::size_t>(rank)];
-  if (steps[static_cast<std::size_t>(receiver.step + 1)].sends) offer(rank, 1 - receiver.slot, arrived);
+  if (script_.at(receiver.step + 1, rank).sends) offer(rank, 1 - receiver.slot, arrived);
   go_on(from, arrived);
   if (receiver.waits == Waits::kBlock) end_step(rank, later(arrived, receiver.begin));
 }
@@ -381,12 +347,11 @@ Simulation Player::play() {
 }  // namespace
 
 Simulation simulate(const Setting& s, const SimulationOptions& options) {
-  constexpr double kMostSteps = 2e7;  // of all ranks: a few seconds
   const double ranks = s.ranks();
   const std::int64_t width = s.memory().heads_per_lap;
   const std::int64_t laps = (s.units() + width - 1) / width * s.layers();
-  const auto played =
-      std::min(laps, std::max<std::int64_t>(2, static_cast<std::int64_t>(kMostSteps / (ranks * ranks))));
+  const auto played = std::min(
+      laps, std::max<std::int64_t>(1, static_cast<std::int64_t>(options.most_steps / (ranks * ranks))));
   Simulation simulation = Player(s, options, played).play();
   simulation.laps = laps;
   if (simulation.stall) return simulation;

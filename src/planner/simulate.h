@@ -32,7 +32,8 @@ struct SimulationOptions {
   double jitter = 0;  // every computing and transfer takes 1 + jitter * u times as long, u even over 0 .. 1
   std::uint64_t seed = 0;
   Faults faults;
-  double timeout_s = 30;  // a rank gives up after so long without progress of its peer
+  double timeout_s = 30;      // a rank gives up after so long without progress of its peer
+  double most_steps = 1.7e7;  // of all ranks, to be played; a lap of 4,096 ranks, a few seconds
 };
 
 struct RankTimes {
