@@ -67,7 +67,7 @@ class Reader {
   }
 
   Figure count(const char* key, double most) {
-    const Figure figure = this->figure(key, 1, most);
+    Figure figure = this->figure(key, 1, most);
     if (figure.value != std::floor(figure.value))
       refuse(path_ + key, fmt::format("is {}; it must be a whole number", figure.value));
     return figure;
@@ -151,14 +151,13 @@ double Machine::flops(DType dtype) const {
 }
 
 const std::vector<Machine>& machine_catalogue() {
-  static const std::vector<Machine> catalogue = [] {
+  static const std::vector<Machine> kCatalogue = [] {
     std::vector<Machine> machines;
-    const Json catalogue_json = parse_json(kCatalogueText, "the catalogue");
-    for (const Json& json : catalogue_json.at("machines"))
-      machines.push_back(read_machine(json, "the catalogue"));
+    const Json catalogue = parse_json(kCatalogueText, "the catalogue");
+    for (const Json& json : catalogue.at("machines")) machines.push_back(read_machine(json, "the catalogue"));
     return machines;
   }();
-  return catalogue;
+  return kCatalogue;
 }
 
 Machine parse_machine(const std::string& text, std::string_view where) {

@@ -18,11 +18,14 @@ struct Sizes {
   explicit Sizes(const Setting& s)
       : p(s.problem()),
         lap(s.memory().heads_per_lap),
-        laps(static_cast<double>((s.units() + lap - 1) / lap) * static_cast<double>(s.layers())),
+        laps(static_cast<double>(lap_count(s, lap))),
         layers(static_cast<double>(s.layers())),
         element(static_cast<std::int64_t>(dtype_bytes(p.kv_dtype))),
         group(p.q_heads / p.kv_heads) {}
 
+  static std::int64_t lap_count(const Setting& s, std::int64_t lap) {
+    return (s.units() + lap - 1) / lap * s.layers();
+  }
   // Accumulators of so many queries of one KV head, in whole panels.
   std::int64_t accumulators(std::int64_t queries) const {
     return (queries * group + kPanelRows - 1) / kPanelRows * panel_bytes(p.value_dim, p.accumulation);
@@ -180,8 +183,8 @@ Price price_tensor_parallel(const Setting& s) {
   const std::int64_t hidden = z.p.batch * z.p.q_len * z.p.q_heads * z.p.value_dim * z.element;
   price.bytes_per_hop = ranks > 1 ? hidden / ranks : 0;
   // Scatter and gather of the sums, (P - 1) / P of the bytes each way.
-  const double travels = static_cast<double>(hidden / ranks * (ranks - 1));
-  price.transfer_s_per_step = 2 * s.network().gather_s(travels);
+  const std::int64_t travels = hidden / ranks * (ranks - 1);
+  price.transfer_s_per_step = 2 * s.network().gather_s(static_cast<double>(travels));
   const std::int64_t kv_heads = copies ? 1 : z.p.kv_heads / ranks;
   price.compute_s_per_step = s.attend_s(
       static_cast<double>(s.work().all_pairs), static_cast<double>(s.units()) / static_cast<double>(ranks),

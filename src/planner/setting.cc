@@ -103,7 +103,8 @@ namespace {
 
 // Two operations for each dim of a score and each dim of a value, for every query head of a KV head.
 double flops_per_pair(const Problem& p) {
-  return 2.0 * static_cast<double>(p.head_dim + p.value_dim) * static_cast<double>(p.q_heads / p.kv_heads);
+  const std::int64_t group = p.q_heads / p.kv_heads;
+  return 2.0 * static_cast<double>((p.head_dim + p.value_dim) * group);
 }
 
 }  // namespace

@@ -108,6 +108,19 @@ TEST_F(Plan, TakesAMachineFile) {
   EXPECT_THAT(refusal(with({"4"}), 3), HasSubstr("m.json: flops_per_s is missing"));
 }
 
+TEST_F(Plan, CalibrateWritesAMachineThatPlansAndSimulates) {
+  ASSERT_EQ(kvring({"plan", "--calibrate", "here.json", "--ranks", "2"}).code, 0);
+  EXPECT_THAT(names(), ElementsAre("here.json"));
+  for (const char* command : {"plan", "simulate"}) {
+    const RunResult result = kvring({command, "--machine", "here.json", "--ranks", "2", "--q-heads", "8",
+                                     "--head-dim", "64", "--seq-len", "8192", "--dtype", "f32"});
+    EXPECT_EQ(result.code, 0) << result.err;
+  }
+  EXPECT_THAT(refusal_of({"--calibrate", "here.json"}),
+              HasSubstr("--calibrate measures this machine and plans nothing"));
+  EXPECT_THAT(refusal({"plan", "--calibrate", "none/here.json"}, 3), HasSubstr("none/here.json"));
+}
+
 TEST_F(Plan, EveryFlagNamesWhatIsWrong) {
   EXPECT_THAT(refusal({"plan"}), HasSubstr("--machine is missing"));
   EXPECT_THAT(refusal({"plan", "--machine", "h100"}), HasSubstr("--q-heads is missing"));
