@@ -76,6 +76,7 @@ TEST(Simulate, ASlowRankHoldsUpTheRing) {
   EXPECT_EQ(slow.path.ends_at, 3);
   EXPECT_GT(slow.ranks[4].late_s, 0);
   EXPECT_EQ(slow.ranks[3].late_s, 0);
+  EXPECT_GT(slow.ranks[2].send_s, 0);  // its slots stay full until rank 3 takes what is in them
 }
 
 TEST(Simulate, ASlowLinkIsExposed) {
@@ -87,6 +88,9 @@ TEST(Simulate, ASlowLinkIsExposed) {
   const Simulation slow = simulate(s, options);
   EXPECT_LT(slow.efficiency, 0.9);
   EXPECT_GT(slow.ranks[2].transfer_s, 0);
+  EXPECT_LT(slow.ranks[1].transfer_s, 0.1 * slow.ranks[2].transfer_s);
+  EXPECT_LT(slow.ranks[3].transfer_s, 0.1 * slow.ranks[2].transfer_s);  // over a fast link, but late
+  EXPECT_GT(slow.ranks[3].late_s, 0);
 }
 
 TEST(Simulate, AStoppedRankIsNoticedByItsNeighbour) {

@@ -118,7 +118,6 @@ TEST_F(Plan, CalibrateWritesAMachineThatPlansAndSimulates) {
   }
   EXPECT_THAT(refusal_of({"--calibrate", "here.json"}),
               HasSubstr("--calibrate measures this machine and plans nothing"));
-  EXPECT_THAT(refusal({"plan", "--calibrate", "none/here.json"}, 3), HasSubstr("none/here.json"));
 }
 
 TEST_F(Plan, EveryFlagNamesWhatIsWrong) {
