@@ -81,6 +81,8 @@ TEST_F(Tools, HelpBeginsWithExamples) {
                                                   {"verify", "--help"},
                                                   {"generate", "--help"},
                                                   {"info", "--help"},
+                                                  {"plan", "--help"},
+                                                  {"simulate", "--help"},
                                                   {"bench", "--help"},
                                                   {"bench", "kernel", "--help"},
                                                   {"bench", "attend", "--help"}}) {
