@@ -43,9 +43,13 @@ struct RankReport {
   int rank = 0;
   std::int64_t tokens = 0;  // queries owned
   double compute_s = 0;
-  double exposed_wait_s = 0;    // waiting with nothing to compute
-  std::int64_t bytes_sent = 0;  // payload bytes handed to the next rank, also where only a pointer moves
-  std::int64_t hops = 0;        // blocks handed to the next rank, over all laps
+  double transfer_s = 0;          // blocks on their way to this rank, each from when this rank heard of it
+  double exposed_wait_s = 0;      // waiting with nothing to compute; the sum of the three below
+  double exposed_late_s = 0;      // ... for a block that the rank before did not have to send yet
+  double exposed_transfer_s = 0;  // ... for a block on its way
+  double exposed_send_s = 0;      // ... for the next rank to take a block, whose memory was needed
+  std::int64_t bytes_sent = 0;    // payload bytes handed to the next rank, also where only a pointer moves
+  std::int64_t hops = 0;          // blocks handed to the next rank, over all laps
   // (block of 48 query rows, key tile) pairs, over all heads; their ratio between ranks is the ratio of work.
   std::int64_t tiles_full = 0;
   std::int64_t tiles_partial = 0;
@@ -83,6 +87,12 @@ class Ring {
 
   // Of the last attend().
   const RankReport& report() const;
+  // What this rank did last, as JSON, for whoever looks for the reason of a failure: {schema_version, rank,
+  // ranks, host, transport, reason, culprit, verdict, epoch_s, operations: [{what, block, call, lap, step,
+  // peer, bytes, posted_s, done_s}]}. `reason` is the caller's: why the record is taken. At most 1,024
+  // operations, oldest first; done_s is null while one is under way; times are seconds after epoch_s, which
+  // counts from 1970. `kvring diagnose` reads it. Any thread.
+  std::string record(const std::string& reason = {}) const;
   // True when output bits do not depend on ranks, layout, schedule, transport or threads.
   bool bits_invariant() const;
 

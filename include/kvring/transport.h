@@ -3,18 +3,21 @@
 // A rank only ever exchanges blocks with named peers, in order: between a pair of ranks the n-th receive
 // posted matches the n-th send posted. Everything is non-blocking but wait_receive(), wait_send(),
 // allgather() and barrier(), and those give up with Timeout after `deadline` seconds without progress: in
-// which no rank completed anything and none called progress().
+// which no rank completed anything and none called progress(). Where ranks are processes, a rank from which
+// nothing at all was heard for that long ends the ring too, whether anybody waits for it or not.
 //
 // After an error: whoever catches what a wait threw, or fails in any other way, calls fail(), so that the
 // others end too, and then wait_send() on each of its outstanding sends, before it frees what others may
 // still read. These throw; from then on the end is only good for its destructor.
 //
-// Thread safety: one Transport is used by one thread at a time.
+// Thread safety: one Transport is used by one thread at a time, but for fail(), verdict() and completed().
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,8 +42,18 @@ struct MessageHeader {
 // What a wait was for, in words for the error message: "block 5 (lap 2, step 4 of 8)".
 using WaitLabel = std::string;
 
+// Who is to blame for a failure, as far as one rank can tell.
+struct Verdict {
+  int culprit = -1;  // a rank; -1: nobody that this rank could name
+  // How long nothing was heard of it, in seconds, if it does not even answer; 0 if it does.
+  double silent_s = 0;
+  std::string text;  // "rank 2 does not answer, ..."; empty: no failure is known
+};
+
 class Transport {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // A posted send or receive. A send is valid until wait_send() returned, a receive until release(); a wait
   // that throws leaves it valid.
   using Request = std::uint64_t;
@@ -62,6 +75,12 @@ class Transport {
   // it passed the pointer on to, released it. Throws InvalidArgument unless `to` is another rank.
   virtual Request post_send(int to, const MessageHeader& header, std::span<const std::byte> payload) = 0;
 
+  // Passes on what `receive`, which has not been released, brings: at once when it is there, otherwise as
+  // soon as it arrives, without this rank's doing. It goes out with the header it came with, step one up, so
+  // that the next rank too can see whether it is what was due. Ends with wait_send(), and until then the
+  // receive's buffer must stay as it is; one rank may pass a block on once.
+  virtual Request post_forward(Request receive, int to) = 0;
+
   // `buffer` receives the payload, which may be shorter; it must stay alive until wait_receive() returns or
   // throws. Empty when passes_pointers().
   virtual Request post_receive(int from, std::span<std::byte> buffer) = 0;
@@ -69,6 +88,8 @@ class Transport {
   struct Received {
     MessageHeader header;
     std::span<const std::byte> payload;  // inside `buffer`, or the sender's memory
+    Clock::time_point began;             // when this rank first heard of it: its sender had it ready
+    Clock::time_point arrived;           // when all of it was here; what lies between is the transfer
   };
   // Blocks until the receive is complete. Throws Timeout ("rank 3 waited 30.0 s for <what> from rank 2")
   // or TransportError.
@@ -80,11 +101,12 @@ class Transport {
   // throws only when no rank reads payloads any more (each saw the error in a wait, failed or finished), or
   // at the deadline.
   virtual void wait_send(Request send, const WaitLabel& what) = 0;
-  // True when waiting for the request would return, or throw, at once. Moves transfers along, but is no
-  // sign of life: a rank that only polls is waiting.
-  virtual bool ready(Request request) = 0;
+  // When the request was complete: a receive when all had arrived, a send when the payload may be changed.
+  // Empty before. Moves nothing along. Any thread.
+  virtual std::optional<Clock::time_point> completed(Request request) const = 0;
   // Moves pending transfers along, and tells all ranks that this one is alive; called between pieces of
-  // computation, several times per deadline. Cheap. Throws nothing: errors wait for the next wait.
+  // computation, several times per deadline. Cheap. Throws as a wait does when the ring has failed, so that
+  // nobody computes on for nothing.
   virtual void progress() = 0;
 
   // Collectives, for making a ring and gathering reports; every rank must call them in the same order.
@@ -96,6 +118,9 @@ class Transport {
   // in bounded time, and so do this one's. It also says that this rank reads no received payload any more.
   // Never throws, may be called from any thread, idempotent: of all ranks' failures the first one counts.
   virtual void fail(const std::string& reason) noexcept = 0;
+
+  // After a failure that a wait has thrown. Any thread.
+  virtual Verdict verdict() const = 0;
 };
 
 // A closed world of `ranks` ends in one process; blocks pass by pointer. Each end is driven by its own

@@ -28,7 +28,7 @@ int run_attend(const JobOptions& options) {
   const Settings settings = understand(options);
   const std::unique_ptr<Team> team = make_team(settings.team);
   std::optional<Job> job;
-  std::vector<std::unique_ptr<RankWork>> works(static_cast<std::size_t>(team->ranks()));
+  RankWorks works(team->ranks(), settings.record);
   std::vector<Json> reports;  // on rank 0
   Progress progress("attend", team->has_rank_0() && !options.quiet && !options.json);
   team->run({[&] {
@@ -37,9 +37,8 @@ int run_attend(const JobOptions& options) {
                for (const std::string& note : job->notes) message("kvring: note: {}\n", note);
              },
              [&](Transport& transport) {
-               const auto rank = static_cast<std::size_t>(transport.rank());
-               works[rank] = std::make_unique<RankWork>(*job, transport);
-               RankWork& work = *works[rank];
+               const int rank = transport.rank();
+               RankWork& work = works.add(*job, transport);
                work.open_outputs();
                work.load();
                work.attend(rank == 0 ? [&](double share) { progress.update(share); }
@@ -48,7 +47,8 @@ int run_attend(const JobOptions& options) {
                work.write_outputs();
                if (rank == 0) reports = std::move(all);
              },
-             [&](Transport& transport) { works[static_cast<std::size_t>(transport.rank())].reset(); }});
+             [&](Transport& transport, const std::string& reason) { works.failed(transport, reason); },
+             [&](Transport& transport) { works.release(transport); }});
   if (!team->has_rank_0()) return kDone;
   const Json json = attend_json(*job, *team, reports);
   progress.finish();

@@ -181,6 +181,7 @@ std::optional<Json> calibrate(Team& team) {
               for (const std::string& text : all) ranks.push_back(Json::parse(text));
               machine = profile(ranks, team);
             },
+            {},
             [](Transport&) {}});
   return machine;
 }

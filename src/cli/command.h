@@ -19,6 +19,7 @@ struct Command {
 Command add_attend(CLI::App& program);
 Command add_verify(CLI::App& program);
 Command add_generate(CLI::App& program);
+Command add_diagnose(CLI::App& program);
 Command add_info(CLI::App& program);
 Command add_plan(CLI::App& program);
 Command add_simulate(CLI::App& program);

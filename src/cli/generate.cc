@@ -10,7 +10,7 @@
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/progress.h"
-#include "cli/temporaries.h"
+#include "cli/signals.h"
 #include "cli/values.h"
 #include "kvring/error.h"
 #include "kvring/version.h"

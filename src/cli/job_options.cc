@@ -84,6 +84,8 @@ TeamSpec understand_team(const JobOptions& o) {
     parse_choice("--transport", *o.transport, {"inproc", "mpi"});
     team.transport = o.transport;
   }
+  if (o.mpi_progress)
+    team.inline_progress = parse_choice("--mpi-progress", *o.mpi_progress, {"thread", "inline"}) == 1;
   if (o.timeout) team.timeout_s = parse_real("--timeout", *o.timeout);
   if (!(team.timeout_s > 0 && team.timeout_s <= ProgressClock::kLongestDeadline))
     throw InvalidArgument(fmt::format("--timeout is {}; it must be seconds, above 0 and at most {:.0f}",
@@ -141,6 +143,10 @@ void add_transport_flags(CLI::App& app, JobOptions& o) {
   const char* group = "Ring";
   add(app, group, "--transport", o.transport, "inproc|mpi", "Threads, or MPI (default under mpirun)");
   add(app, group, "--timeout", o.timeout, "S", "Give up after S seconds without progress (default 30)");
+  add(app, group, "--mpi-progress", o.mpi_progress, "thread|inline",
+      "Who calls MPI while a rank computes (default thread)");
+  add(app, group, "--record", o.record, "DIR",
+      "On failure each rank writes DIR/rank-R.json, for kvring diagnose");
 }
 
 void add_message_flags(CLI::App& app, JobOptions& o) {
@@ -179,6 +185,7 @@ Settings understand_without_input(const JobOptions& o) {
   settings.layout = understand_layout(o);
   settings.ring = understand_ring(o);
   settings.team = understand_team(o);
+  settings.record = o.record;
   return settings;
 }
 

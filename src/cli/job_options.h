@@ -17,7 +17,7 @@ struct JobOptions {
   bool causal = false;
   std::optional<std::string> window, softcap, softmax_scale, cu_seqlens_q, cu_seqlens_kv;
   std::optional<std::string> ranks, layout, stripe, cut, tile, schedule, accumulation;
-  std::optional<std::string> heads_per_lap, threads, rank_memory, transport, timeout;
+  std::optional<std::string> heads_per_lap, threads, rank_memory, transport, timeout, mpi_progress, record;
   bool json = false;
   bool quiet = false;
 };
@@ -39,6 +39,7 @@ struct Settings {
   LayoutSpec layout;
   RingOptions ring;  // threads 0: the team's cores per rank
   TeamSpec team;
+  std::optional<std::string> record;  // folder
 };
 
 // Throws InvalidArgument or Unsupported for a value that makes no sense, InputFile for a list file that

@@ -1,11 +1,16 @@
 #include "cli/rank_work.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 
 #include "cli/digest.h"
 #include "cli/keep_alive.h"
+#include "cli/message.h"
 #include "cli/report.h"
 
 namespace kvring::cli {
@@ -48,7 +53,11 @@ void RankWork::open_outputs() {
 }
 
 void RankWork::load() {
-  ring_ = std::make_unique<Ring>(job_.problem, job_.layouts, job_.ring, transport_);
+  auto ring = std::make_unique<Ring>(job_.problem, job_.layouts, job_.ring, transport_);
+  {
+    const std::lock_guard lock(record_mutex_);
+    ring_ = std::move(ring);
+  }
   const Problem& p = job_.problem;
   const std::int64_t q_tokens = q_shard().tokens();
   const std::int64_t kv_tokens = job_.layouts.kv.shards[rank()].tokens();
@@ -73,6 +82,20 @@ void RankWork::attend(const std::function<void(double)>& progress) {
   ring_->attend(as_const(q_view_), as_const(k_view_), as_const(v_view_), out_view_, lse_view_,
                 job_.sinks_or_null());
   wall_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+}
+
+void RankWork::write_record(const std::string& folder, const std::string& reason) noexcept {
+  const std::lock_guard lock(record_mutex_);
+  if (!ring_ || std::exchange(recorded_, true)) return;
+  const std::string path = fmt::format("{}/rank-{}.json", folder, rank());
+  try {
+    const std::string text = ring_->record(reason);
+    std::ofstream file(path);
+    file << text << std::flush;
+    if (file) return;
+  } catch (const std::exception&) {
+  }
+  message("kvring: {} could not be written\n", path);
 }
 
 void RankWork::write_outputs() {
@@ -113,6 +136,36 @@ std::vector<Json> RankWork::gather_reports() {
   if (rank() != 0) return reports;  // a thousand ranks reading a thousand reports each would take a while
   for (const std::string& text : all) reports.push_back(Json::parse(text));
   return reports;
+}
+
+RankWorks::RankWorks(int ranks, std::optional<std::string> record)
+    : works_(static_cast<std::size_t>(ranks)), record_(std::move(record)) {
+  if (!record_) return;
+  std::error_code error;
+  std::filesystem::create_directories(*record_, error);
+  if (error)
+    throw InputFile(
+        fmt::format("--record is {}: {}; give a folder that can be written to", *record_, error.message()));
+}
+
+RankWork& RankWorks::add(const Job& job, Transport& transport) {
+  const std::lock_guard lock(mutex_);
+  std::unique_ptr<RankWork>& work = works_[static_cast<std::size_t>(transport.rank())];
+  work = std::make_unique<RankWork>(job, transport);
+  return *work;
+}
+
+void RankWorks::failed(Transport& transport, const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  const std::unique_ptr<RankWork>& work = works_[static_cast<std::size_t>(transport.rank())];
+  if (work && record_) work->write_record(*record_, reason);
+}
+
+// It may wait for other ranks, which may want the lock.
+void RankWorks::release(Transport& transport) {
+  std::unique_ptr<RankWork> work;
+  const std::lock_guard lock(mutex_);
+  work = std::move(works_[static_cast<std::size_t>(transport.rank())]);
 }
 
 }  // namespace kvring::cli

@@ -4,11 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "cli/job.h"
-#include "cli/temporaries.h"
+#include "cli/signals.h"
 #include "io/output.h"
 #include "kvring/ring.h"
 #include "tensor/buffer.h"
@@ -32,6 +35,9 @@ class RankWork {
   void load();
   // `progress` is called with the share done.
   void attend(const std::function<void(double)>& progress);
+  // Writes what the rank did last to `folder`/rank-R.json, where the ring was made; once. Any thread. Throws
+  // nothing: there is another error on its way.
+  void write_record(const std::string& folder, const std::string& reason) noexcept;
   // Writes the rank's part; the files appear under their names when all ranks have written theirs.
   void write_outputs();
   // On rank 0 what each rank has to report, by rank: the entry of `per_rank` in JSON, and beside it what is
@@ -55,8 +61,27 @@ class RankWork {
   AlignedBuffer q_, k_, v_, out_, lse_;
   TensorView q_view_, k_view_, v_view_, out_view_;
   LseView lse_view_;
-  std::unique_ptr<Ring> ring_;  // last: it goes before the buffers it reads
   double wall_s_ = 0;
+  std::mutex record_mutex_;  // guards the pointer below against write_record()
+  bool recorded_ = false;
+  std::unique_ptr<Ring> ring_;  // last: it goes before the buffers it reads
+};
+
+// The ranks of this process, by rank; each is used by the thread of its own, but for failed().
+class RankWorks {
+ public:
+  // record: the folder for the records of ranks that fail; created. Throws InputFile when that cannot be.
+  RankWorks(int ranks, std::optional<std::string> record);
+
+  RankWork& add(const Job& job, Transport& transport);
+  // For TeamWork.
+  void failed(Transport& transport, const std::string& reason);
+  void release(Transport& transport);
+
+ private:
+  std::mutex mutex_;  // guards the pointers
+  std::vector<std::unique_ptr<RankWork>> works_;
+  std::optional<std::string> record_;
 };
 
 }  // namespace kvring::cli

@@ -49,10 +49,11 @@ void throw_error(ErrorCode code, const std::string& message) {
   throw Internal(message);
 }
 
-Outcome run_guarded(Transport& transport, const std::function<void()>& steps) {
+Outcome run_guarded(Transport& transport, const TeamWork& work, const std::function<void()>& prepare) {
   Outcome outcome;
   try {
-    steps();
+    if (prepare) prepare();
+    work.run(transport);
     return outcome;
   } catch (const Error& error) {
     outcome = {true, error.code(), error.what()};
@@ -62,6 +63,9 @@ Outcome run_guarded(Transport& transport, const std::function<void()>& steps) {
     outcome = {true, ErrorCode::kInternal, error.what()};
   }
   transport.fail(outcome.message);
+  // Who waited too long does not yet say whose fault it was.
+  if (outcome.code == ErrorCode::kTimeout) outcome.message += "; " + transport.verdict().text;
+  if (work.failed) work.failed(transport, outcome.message);
   return outcome;
 }
 

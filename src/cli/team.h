@@ -17,13 +17,16 @@ struct TeamSpec {
   std::optional<std::int64_t> ranks;     // default: the processes that mpirun started, or 1
   std::optional<std::string> transport;  // "inproc", "mpi"; default by how the process was started
   double timeout_s = 30;                 // without progress
+  bool inline_progress = false;          // MPI without a thread of its own
 };
 
 // What a process and each of its ranks do in a run.
 struct TeamWork {
   std::function<void()> prepare;        // once in this process, before any rank starts
   std::function<void(Transport&)> run;  // each rank, on a thread of its own
-  // The same thread, when the rank has ended and, if it failed, the others have been told: frees what other
+  // When the rank has failed and the others have been told; on a thread of its own where a signal ends it.
+  std::function<void(Transport&, const std::string& reason)> failed;
+  // The same thread, when the rank has ended and, if it failed, after that: frees what other
   // ranks may have been reading, which is where the rank waits for them.
   std::function<void(Transport&)> release;
 };
@@ -41,6 +44,9 @@ class Team {
   // Returns when all ranks of the team have ended. If any failed, throws the root cause, the same on all
   // processes: that of the lowest rank whose error is not the echo of another's. Transports live as long as
   // the team. Call once.
+  //
+  // A signal that asks the process to end ends all ranks, and then the process as the signal says. Where
+  // other processes do not answer, this one says whom it blames and ends.
   virtual void run(const TeamWork& work) = 0;
 };
 
@@ -61,8 +67,9 @@ struct Outcome {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
 };
-// Runs `steps`; when one throws, tells the other ranks.
-Outcome run_guarded(Transport& transport, const std::function<void()>& steps);
+// Runs what `work` has for a rank, and `prepare` before it; when something throws, tells the other ranks and
+// has failed() see to it. Whatever release() has to do is left to do.
+Outcome run_guarded(Transport& transport, const TeamWork& work, const std::function<void()>& prepare = {});
 // Throws the root cause, if any rank failed.
 void throw_root_cause(const std::vector<Outcome>& by_rank);
 [[noreturn]] void throw_error(ErrorCode code, const std::string& message);

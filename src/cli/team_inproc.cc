@@ -3,6 +3,8 @@
 #include <thread>
 
 #include "cli/cores.h"
+#include "cli/message.h"
+#include "cli/signals.h"
 #include "cli/team.h"
 
 namespace kvring::cli {
@@ -23,10 +25,11 @@ class InprocTeam final : public Team {
   void run(const TeamWork& work) override {
     work.prepare();
     std::vector<Outcome> outcomes(ends_.size());
+    const Interrupts interrupts([&](int signal) { ends_[0]->fail("ended by " + signal_text(signal)); });
     const auto run_rank = [&](std::size_t r) {
       Transport& end = *ends_[r];
       try {
-        outcomes[r] = run_guarded(end, [&] { work.run(end); });
+        outcomes[r] = run_guarded(end, work);
       } catch (const std::bad_alloc&) {  // no memory even for the words of the error
         outcomes[r].failed = true;
         outcomes[r].code = ErrorCode::kOutOfBudget;
@@ -46,6 +49,10 @@ class InprocTeam final : public Team {
         ends_[r]->fail(outcomes[r].message);
       }
       run_rank(0);
+    }
+    if (interrupts.signal() != 0) {
+      message("kvring: ended by {}\n", signal_text(interrupts.signal()));
+      end_by(interrupts.signal());
     }
     throw_root_cause(outcomes);
   }

@@ -1,18 +1,22 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <mpi.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "cli/cores.h"
 #include "cli/exit_code.h"
 #include "cli/message.h"
+#include "cli/signals.h"
 #include "cli/team.h"
-#include "cli/temporaries.h"
 #include "kvring/mpi.h"
 
 namespace kvring::cli {
@@ -24,12 +28,27 @@ bool is_initialised() {
   return initialised != 0;
 }
 
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION == 4
+// Open MPI 4 shows its longer messages through the launcher and waits for an answer. When a peer has died,
+// the launcher is busy ending the job and does not answer: every call of MPI, and so every rank, would stay
+// in there until it is killed. What such a message says the ranks say themselves.
+int show_nothing(const char*, const char*, bool, ...) { return 0; }
+
+void keep_mpi_from_waiting_for_the_launcher() {
+  using ShowHelp = int (*)(const char* file, const char* topic, bool header, ...);
+  if (void* symbol = ::dlsym(RTLD_DEFAULT, "opal_show_help")) *static_cast<ShowHelp*>(symbol) = show_nothing;
+}
+#else
+void keep_mpi_from_waiting_for_the_launcher() {}
+#endif
+
 void initialise() {
   if (is_initialised()) return;
   int provided = 0;
-  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   if (provided < MPI_THREAD_FUNNELED)
     throw TransportError("this MPI library allows no threads (MPI_THREAD_FUNNELED); use transport inproc");
+  keep_mpi_from_waiting_for_the_launcher();
 }
 
 int world_size() {
@@ -73,6 +92,14 @@ PackedOutcome pack(const Outcome& outcome) {
   return packed;
 }
 
+// For calls of MPI that may never return.
+void exit_in(std::chrono::seconds time, int code) {
+  std::thread([=] {
+    std::this_thread::sleep_for(time);
+    std::_Exit(code);
+  }).detach();
+}
+
 class MpiTeam final : public Team {
  public:
   MpiTeam(const TeamSpec& spec, const Launch& launch)
@@ -89,7 +116,8 @@ class MpiTeam final : public Team {
                       *spec.ranks, ranks_, ranks_));
     const cpu_set_t cores = allowed_cores();
     cores_per_rank_ = std::max(1, CPU_COUNT(&cores) / ranks_on_same_cores(cores));
-    transport_ = make_mpi_transport(MPI_COMM_WORLD, timeout_s_);
+    transport_ = make_mpi_transport(MPI_COMM_WORLD, timeout_s_,
+                                    spec.inline_progress ? MpiProgress::kInline : MpiProgress::kAuto);
   }
 
   int ranks() const noexcept override { return ranks_; }
@@ -98,27 +126,67 @@ class MpiTeam final : public Team {
   int cores_per_rank() const noexcept override { return cores_per_rank_; }
 
   void run(const TeamWork& work) override {
-    const Outcome mine = run_guarded(*transport_, [&] {
-      work.prepare();
-      work.run(*transport_);
+    TeamWork watched = work;
+    watched.failed = [&](Transport& transport, const std::string& reason) {
+      say_who_is_gone();
+      if (work.failed) work.failed(transport, reason);
+    };
+    auto interrupts = std::make_unique<Interrupts>([&](int signal) {
+      const std::string reason = "ended by " + signal_text(signal);
+      transport_->fail(reason);
+      // Not only when the work has come to its end: mpirun may leave a second between asking and killing.
+      watched.failed(*transport_, reason);
     });
+    const Outcome mine = run_guarded(*transport_, watched, work.prepare);
     work.release(*transport_);
-    throw_root_cause(exchange(mine));
+    const std::optional<std::vector<Outcome>> outcomes = mine.failed ? std::nullopt : exchange(mine);
+    if (transport_->verdict().silent_s > 0) say_who_is_gone();
+    const int signal = interrupts->signal();
+    interrupts.reset();
+    if (signal != 0) {
+      if (rank_ == 0) message("kvring: ended by {}\n", signal_text(signal));
+      end_by(signal);
+    }
+    if (transport_->verdict().silent_s > 0) leave_without_the_others(mine);
+    throw_root_cause(outcomes ? *outcomes : exchange_past_the_ring(mine));
   }
 
  private:
-  // Tells everyone how everyone ended. A failed transport carries nothing any more, so this goes past it. A
-  // rank that does not come within the timeout cannot be told: then only MPI_Abort ends it.
-  std::vector<Outcome> exchange(const Outcome& mine) {
+  // Every rank for itself: those that could gather the words are not all there.
+  void say_who_is_gone() {
+    const Verdict verdict = transport_->verdict();
+    if (verdict.silent_s > 0 && !said_.exchange(true))
+      message("kvring: rank {} gives up: {}\n", rank_, verdict.text);
+  }
+
+  // Tells everyone how everyone ended. Empty when the ring failed meanwhile.
+  std::optional<std::vector<Outcome>> exchange(const Outcome& mine) {
+    try {
+      transport_->barrier("the end of the other ranks");
+      return std::vector<Outcome>(static_cast<std::size_t>(ranks_), mine);
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+  // A failed ring carries nothing any more. A rank that does not come in time cannot be told: then only
+  // MPI_Abort ends it.
+  std::vector<Outcome> exchange_past_the_ring(const Outcome& mine) {
+    constexpr std::chrono::seconds kPatience{3};
     const PackedOutcome sent = pack(mine);
     std::vector<PackedOutcome> all(static_cast<std::size_t>(ranks_));
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Iallgather(&sent, sizeof sent, MPI_BYTE, all.data(), sizeof sent, MPI_BYTE, MPI_COMM_WORLD, &request);
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s_);
+    const auto give_up = std::chrono::steady_clock::now() + kPatience;
     for (int done = 0;;) {
       MPI_Test(&request, &done, MPI_STATUS_IGNORE);
       if (done != 0) break;
-      if (std::chrono::steady_clock::now() > give_up) abort(mine);
+      if (std::chrono::steady_clock::now() > give_up) {
+        const ErrorCode code = mine.failed ? mine.code : ErrorCode::kTimeout;
+        message("kvring: {} [{}]\n", mine.failed ? mine.message : "the other ranks did not end",
+                error_code_name(code));
+        abort(exit_code(code));
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     std::vector<Outcome> outcomes;
@@ -127,19 +195,30 @@ class MpiTeam final : public Team {
     return outcomes;
   }
 
-  [[noreturn]] static void abort(const Outcome& mine) {
-    const ErrorCode code = mine.failed ? mine.code : ErrorCode::kTimeout;
-    message("kvring: {} [{}]\n", mine.failed ? mine.message : "the other ranks did not end",
-            error_code_name(code));
+  // Some rank does not answer: it may be stopped, and only the launcher can end it; or its host may be cut
+  // off, and then mpirun must notice that by itself before it is asked to kill. (Open MPI 4.1: an order to a
+  // host that is gone leaves data without an answer, on which TCP does no keepalive; mpirun stays for a
+  // quarter of an hour.) The keepalive that docs/cluster.md advises notices within six seconds.
+  [[noreturn]] void leave_without_the_others(const Outcome& mine) {
+    constexpr double kLauncherNotices = 6.5;  // seconds after the last sign
+    const double left = kLauncherNotices - transport_->verdict().silent_s;
     TemporaryFiles::remove_all();
-    MPI_Abort(MPI_COMM_WORLD, exit_code(code));
-    std::_Exit(exit_code(code));  // not reached: MPI_Abort does not return
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::max(0.5, left)));
+    abort(exit_code(mine.failed ? mine.code : ErrorCode::kTransport));
+  }
+
+  [[noreturn]] static void abort(int code) {
+    TemporaryFiles::remove_all();
+    exit_in(std::chrono::seconds(3), code);
+    MPI_Abort(MPI_COMM_WORLD, code);
+    std::_Exit(code);
   }
 
   double timeout_s_;
   int ranks_;
   int rank_;
   int cores_per_rank_ = 1;
+  std::atomic<bool> said_ = false;
   std::unique_ptr<Transport> transport_;
 };
 
@@ -155,6 +234,8 @@ void leave_together(int code) noexcept {
     if (code == 0 || !detect_launch().launched) return;
     MPI_Init(nullptr, nullptr);
   }
+  // MPICH 4.0 over TCP was seen to stay in there for ever.
+  exit_in(std::chrono::seconds(10), code);
   MPI_Finalize();
 }
 

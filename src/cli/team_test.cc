@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 
 namespace kvring::cli {
@@ -40,24 +41,29 @@ TEST(RootCause, IsThatOfTheLowestRank) {
 TEST(InprocTeam, OneFailureEndsAllAndEachIsReleased) {
   const std::unique_ptr<Team> team = make_inproc_team(4, 20);
   std::atomic<int> released = 0;
+  std::array<std::string, 4> failures;
   try {
     team->run({[] {},
                [](Transport& end) {
                  if (end.rank() == 3) throw InputFile("disk on fire");
                  end.barrier("the others");
                },
+               [&](Transport& end, const std::string& reason) { failures[end.rank()] = reason; },
                [&](Transport&) { ++released; }});
     FAIL();
   } catch (const InputFile& error) {
     EXPECT_STREQ(error.what(), "rank 3: disk on fire");
   }
   EXPECT_EQ(released, 4);
+  EXPECT_EQ(failures[3], "disk on fire");
+  EXPECT_EQ(failures[0], "rank 3 failed: disk on fire");
 }
 
 TEST(InprocTeam, NothingRunsWhenThePreparationFails) {
   const std::unique_ptr<Team> team = make_inproc_team(2, 20);
   const auto unreachable = [](Transport&) { ADD_FAILURE(); };
-  EXPECT_THROW(team->run({[] { throw InvalidArgument("no"); }, unreachable, unreachable}), InvalidArgument);
+  EXPECT_THROW(team->run({[] { throw InvalidArgument("no"); }, unreachable, {}, unreachable}),
+               InvalidArgument);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ int run_verify(const VerifyOptions& options) {
   const std::unique_ptr<Team> team = make_team(settings.team);
   std::optional<Job> job;
   std::vector<RowId> sample;
-  std::vector<std::unique_ptr<RankWork>> works(static_cast<std::size_t>(team->ranks()));
+  RankWorks works(team->ranks(), settings.record);
   std::vector<Json> reports;  // these two: on the lowest rank of this process
   RowCheck check;
   const bool wanted = team->has_rank_0() && !options.job.quiet && !options.job.json;
@@ -101,9 +101,8 @@ int run_verify(const VerifyOptions& options) {
                sample = sample_rows(job->problem, count, static_cast<std::uint64_t>(seed));
              },
              [&](Transport& transport) {
-               const auto rank = static_cast<std::size_t>(transport.rank());
-               works[rank] = std::make_unique<RankWork>(*job, transport);
-               RankWork& work = *works[rank];
+               const int rank = transport.rank();
+               RankWork& work = works.add(*job, transport);
                work.load();
                work.attend(rank == 0 ? [&](double share) { attending.update(share); }
                                      : std::function<void(double)>());
@@ -113,7 +112,8 @@ int run_verify(const VerifyOptions& options) {
                reports = std::move(all);
                check = mine;
              },
-             [&](Transport& transport) { works[static_cast<std::size_t>(transport.rank())].reset(); }});
+             [&](Transport& transport, const std::string& reason) { works.failed(transport, reason); },
+             [&](Transport& transport) { works.release(transport); }});
   if (team->has_rank_0()) {
     attending.finish();
     checking.finish();

@@ -12,16 +12,19 @@
 namespace kvring {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
 class Stopwatch {
  public:
-  explicit Stopwatch(double& seconds) : seconds_(seconds), start_(Clock::now()) {}
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - start_).count(); }
+  explicit Stopwatch(double& total) : total_(total), start_(Clock::now()) {}
+  ~Stopwatch() { total_ += seconds(Clock::now() - start_); }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
  private:
-  using Clock = std::chrono::steady_clock;
-  double& seconds_;
+  double& total_;
   Clock::time_point start_;
 };
 
@@ -30,6 +33,7 @@ class Stopwatch {
 Executor::Executor(const ExecutionPlan& plan, Transport& transport, int threads)
     : plan_(plan),
       transport_(transport),
+      recorder_(transport),
       attention_({plan.problem, plan.layouts.q.shards[static_cast<std::size_t>(plan.rank)], plan.sizes.units,
                   static_cast<int>(plan.layouts.q.shards.size()), threads}) {
   for (int i = 0; i < plan.sizes.slots; ++i) slots_.push_back({AlignedBuffer(plan.sizes.slot), {}});
@@ -62,6 +66,7 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
     throw;
   }
   ++call_;
+  report.exposed_wait_s = report.exposed_late_s + report.exposed_transfer_s + report.exposed_send_s;
   std::int64_t pieces = 0;
   for (const BlockMap& block : plan_.blocks) pieces += std::ssize(block.pieces());
   report.tiles_full = attention_.tiles().full;
@@ -71,35 +76,67 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
   if (progress) progress(1.0);
 }
 
-// The ring, as the steps say it: post the receive, post the send, attend, wait for the receive.
+// The ring, as the steps say it: post the receive, and already that what it brings goes on, then attend, then
+// wait for the receive.
 void Executor::run_lap(std::uint32_t lap) {
   const Lap& heads = plan_.laps[lap];
   const int own = static_cast<int>(laps_run_++ % slots_.size());
   Slot& own_slot = slots_[static_cast<std::size_t>(own)];
   free_slot(own_slot);
   begin_lap(heads, own_slot);
-  Held held{own_slot.block.data(),
-            plan_.blocks[static_cast<std::size_t>(plan_.rank)].bytes(heads.kv_end - heads.kv_begin),
-            {},
-            own};
+  Held held{own_slot.block.data(), own, {}};
   for (const Step& step : plan_.steps) {
-    std::optional<Transport::Request> arriving;
-    if (step.receive_from >= 0) {
-      std::span<std::byte> buffer;
-      if (!transport_.passes_pointers()) {
-        Slot& other = slots_[static_cast<std::size_t>(1 - held.slot)];
-        free_slot(other);
-        buffer = {other.block.data(), static_cast<std::size_t>(other.block.bytes())};
-      }
-      arriving = transport_.post_receive(step.receive_from, buffer);
-    }
-    if (step.send_to >= 0) send(step, lap, held);
-    if (step.attend) attend_block(step, held.data);
+    std::optional<Arriving> arriving;
+    if (step.receive_from >= 0) arriving = post_receive(step, lap, held);
+    // Any other block went on as it arrived.
+    if (step.send_to >= 0 && step.block == plan_.rank) send(step, lap, held);
+    if (arriving) forward(step, lap, *arriving);
+    if (step.attend) attend_block(step, lap, held.data);
     let_go(held);
-    if (arriving) held = receive(step, lap, *arriving, held);
+    if (arriving) held = receive(step, lap, *arriving);
   }
   const Stopwatch watch(report_->compute_s);
   attention_.finish(*tensors_);
+}
+
+// The slot that the block at hand does not lie in takes the next one, as soon as what it held is gone.
+Executor::Arriving Executor::post_receive(const Step& step, std::uint32_t lap, const Held& held) {
+  Arriving arriving{.slot = held.slot};
+  std::span<std::byte> buffer;
+  if (!transport_.passes_pointers()) {
+    arriving.slot = 1 - held.slot;
+    Slot& slot = slots_[static_cast<std::size_t>(arriving.slot)];
+    free_slot(slot);
+    buffer = {slot.block.data(), static_cast<std::size_t>(slot.block.bytes())};
+  }
+  Operation operation{.what = Operation::What::kReceive,
+                      .block = step.receive_block,
+                      .call = call_,
+                      .lap = lap,
+                      .step = step.step + 1,
+                      .peer = step.receive_from,
+                      .bytes = block_bytes(step.receive_block, lap)};
+  arriving.request = transport_.post_receive(step.receive_from, buffer);
+  operation.request = arriving.request;
+  arriving.record = recorder_.begin(operation);
+  return arriving;
+}
+
+// What arrives for a step that passes it on goes on without this rank's doing. Sends of one link are posted
+// in the order of their steps: after this step's own.
+void Executor::forward(const Step& step, std::uint32_t lap, const Arriving& arriving) {
+  const auto next = static_cast<std::size_t>(step.step + 1);
+  if (next == plan_.steps.size() || plan_.steps[next].send_to < 0) return;
+  const int to = plan_.steps[next].send_to;
+  track_send(transport_.post_forward(arriving.request, to),
+             {.what = Operation::What::kSend,
+              .block = step.receive_block,
+              .call = call_,
+              .lap = lap,
+              .step = step.step + 2,
+              .peer = to,
+              .bytes = block_bytes(step.receive_block, lap)},
+             arriving.slot);
 }
 
 void Executor::begin_lap(const Lap& lap, Slot& slot) {
@@ -109,27 +146,47 @@ void Executor::begin_lap(const Lap& lap, Slot& slot) {
   attention_.begin(lap);
 }
 
-void Executor::attend_block(const Step& step, const std::byte* block) {
+void Executor::attend_block(const Step& step, std::uint32_t lap, const std::byte* block) {
   const Stopwatch watch(report_->compute_s);
+  const Recorder::Id record = recorder_.begin(
+      {.what = Operation::What::kAttend, .block = step.block, .call = call_, .lap = lap, .step = step.step});
   attention_.attend(*tensors_, plan_.blocks[static_cast<std::size_t>(step.block)], block,
                     [this](double share) {
                       transport_.progress();
                       report_progress(work_done_ + share);
                     });
   work_done_ += 1;
+  recorder_.end(record);
 }
 
-void Executor::send(const Step& step, std::uint32_t lap, Held& held) {
+std::int64_t Executor::block_bytes(int owner, std::uint32_t lap) const {
+  const Lap& heads = plan_.laps[lap];
+  return plan_.blocks[static_cast<std::size_t>(owner)].bytes(heads.kv_end - heads.kv_begin);
+}
+
+// This rank's own block.
+void Executor::send(const Step& step, std::uint32_t lap, const Held& held) {
   MessageHeader header;
   header.problem_digest = plan_.digest;
   header.call = call_;
   header.lap = lap;
   header.step = static_cast<std::uint32_t>(step.step + 1);
   header.owner = step.block;
-  const auto bytes = static_cast<std::size_t>(held.bytes);
-  const Transport::Request request = transport_.post_send(step.send_to, header, {held.data, bytes});
-  slots_[static_cast<std::size_t>(held.slot)].sends.push_back(request);
-  report_->bytes_sent += held.bytes;
+  Operation operation{.what = Operation::What::kSend,
+                      .block = step.block,
+                      .call = call_,
+                      .lap = lap,
+                      .step = step.step + 1,
+                      .peer = step.send_to,
+                      .bytes = block_bytes(step.block, lap)};
+  const std::span<const std::byte> payload(held.data, static_cast<std::size_t>(operation.bytes));
+  track_send(transport_.post_send(step.send_to, header, payload), operation, held.slot);
+}
+
+void Executor::track_send(Transport::Request request, Operation operation, int slot) {
+  operation.request = request;
+  slots_[static_cast<std::size_t>(slot)].sends.push_back({request, recorder_.begin(operation)});
+  report_->bytes_sent += operation.bytes;
   report_->hops += 1;
 }
 
@@ -139,48 +196,55 @@ void Executor::let_go(Held& held) {
   held.receive.reset();
 }
 
-Executor::Held Executor::receive(const Step& step, std::uint32_t lap, Transport::Request request,
-                                 const Held& held) {
-  Transport::Received got;
-  {
-    const Stopwatch watch(report_->exposed_wait_s);
-    got = transport_.wait_receive(request, label("block", step.receive_block, lap, step.step + 1));
-  }
+Executor::Held Executor::receive(const Step& step, std::uint32_t lap, const Arriving& arriving) {
+  const Clock::time_point began = Clock::now();
+  const Transport::Received got =
+      transport_.wait_receive(arriving.request, label("block", step.receive_block, lap, step.step + 1));
+  const Clock::time_point ended = Clock::now();
+  recorder_.end(arriving.record, got.arrived);
+  // Until its header was here the sender had not sent it; what came after that is the transfer.
+  const Clock::time_point sent = std::clamp(got.began, began, ended);
+  report_->exposed_late_s += seconds(sent - began);
+  report_->exposed_transfer_s += seconds(ended - sent);
+  report_->transfer_s += seconds(got.arrived - got.began);
   const MessageHeader& h = got.header;
-  const std::int64_t expected = plan_.blocks[static_cast<std::size_t>(step.receive_block)].bytes(
-      plan_.laps[lap].kv_end - plan_.laps[lap].kv_begin);
+  const std::int64_t expected = block_bytes(step.receive_block, lap);
   if (h.problem_digest != plan_.digest || h.call != call_ || h.lap != lap ||
       h.step != static_cast<std::uint32_t>(step.step + 1) || h.owner != step.receive_block ||
       std::ssize(got.payload) != expected) {
     throw TransportError(
         fmt::format("rank {} expected block {} of call {}, lap {}, step {} with {} bytes from rank {} and "
                     "got block {} of call {}, "
-                    "lap {}, step {} with {} bytes",
+                    "lap {}, step {} with {} bytes{}",
                     plan_.rank, step.receive_block, call_, lap, step.step + 1, expected, step.receive_from,
-                    h.owner, h.call, h.lap, h.step, got.payload.size()));
+                    h.owner, h.call, h.lap, h.step, got.payload.size(),
+                    h.problem_digest == plan_.digest ? "" : ", of another problem"));
   }
-  if (transport_.passes_pointers()) return {got.payload.data(), expected, request, held.slot};
-  transport_.release(request);
-  return {got.payload.data(), expected, {}, 1 - held.slot};
+  if (transport_.passes_pointers()) return {got.payload.data(), arriving.slot, arriving.request};
+  transport_.release(arriving.request);
+  return {got.payload.data(), arriving.slot, {}};
 }
 
 // Waits until the slot may be overwritten.
 void Executor::free_slot(Slot& slot) {
   if (slot.sends.empty()) return;
-  double ignored = 0;
-  const Stopwatch watch(report_ ? report_->exposed_wait_s : ignored);
+  const Clock::time_point began = Clock::now();
   while (!slot.sends.empty()) {
-    transport_.wait_send(slot.sends.back(), "the release of a block");
+    const Send& send = slot.sends.back();
+    if (const auto done = transport_.completed(send.request)) recorder_.end(send.record, *done);
+    transport_.wait_send(send.request, "the release of a block");
+    recorder_.end(send.record);
     slot.sends.pop_back();
   }
+  if (report_) report_->exposed_send_s += seconds(Clock::now() - began);
 }
 
 void Executor::abandon(const std::string& reason) noexcept {
   transport_.fail(reason);
   for (Slot& slot : slots_) {
-    for (const Transport::Request send : slot.sends) {
+    for (const Send& send : slot.sends) {
       try {
-        transport_.wait_send(send, "the release of a block");
+        transport_.wait_send(send.request, "the release of a block");
       } catch (...) {
         // As expected after a failure; the wait is what matters.
       }

@@ -12,6 +12,7 @@
 #include "runtime/block_attention.h"
 #include "runtime/memory.h"
 #include "runtime/rank_tensors.h"
+#include "runtime/recorder.h"
 #include "schedule/step.h"
 #include "tensor/buffer.h"
 
@@ -43,34 +44,51 @@ class Executor {
   // further use.
   void run(const RankTensors& tensors, const std::function<void(double)>& progress, RankReport& report);
 
+  // What it did last. Any thread.
+  const Recorder& recorder() const noexcept { return recorder_; }
+
  private:
+  struct Send {
+    Transport::Request request;
+    Recorder::Id record;
+  };
   struct Slot {
     AlignedBuffer block;
-    std::vector<Transport::Request> sends;  // that must be over before the block may be overwritten
+    std::vector<Send> sends;  // that must be over before the block may be overwritten
   };
   // The block at hand in a step.
   struct Held {
     const std::byte* data = nullptr;
-    std::int64_t bytes = 0;
-    std::optional<Transport::Request> receive;  // another rank's memory: not yet released
     int slot = 0;                               // where it lies, or the lap's own
+    std::optional<Transport::Request> receive;  // another rank's memory: not yet released
+  };
+  // The next one.
+  struct Arriving {
+    int slot = 0;
+    Transport::Request request = 0;
+    Recorder::Id record = 0;
   };
 
   void run_lap(std::uint32_t lap);
   void begin_lap(const Lap& lap, Slot& slot);
-  void attend_block(const Step& step, const std::byte* block);
+  void attend_block(const Step& step, std::uint32_t lap, const std::byte* block);
 
-  Held receive(const Step& step, std::uint32_t lap, Transport::Request request, const Held& held);
-  void send(const Step& step, std::uint32_t lap, Held& held);
+  Arriving post_receive(const Step& step, std::uint32_t lap, const Held& held);
+  void forward(const Step& step, std::uint32_t lap, const Arriving& arriving);
+  Held receive(const Step& step, std::uint32_t lap, const Arriving& arriving);
+  void send(const Step& step, std::uint32_t lap, const Held& held);
+  void track_send(Transport::Request request, Operation operation, int slot);
   void let_go(Held& held);
   void free_slot(Slot& slot);
   void abandon(const std::string& reason) noexcept;
 
+  std::int64_t block_bytes(int owner, std::uint32_t lap) const;
   std::string label(const char* what, int owner, std::uint32_t lap, int step) const;
   void report_progress(double done);
 
   const ExecutionPlan& plan_;
   Transport& transport_;
+  Recorder recorder_;
   BlockAttention attention_;
   std::vector<Slot> slots_;
 

@@ -15,6 +15,7 @@
 #include "runtime/agreement.h"
 #include "runtime/executor.h"
 #include "runtime/failure.h"
+#include "runtime/recorder.h"
 
 namespace kvring {
 namespace {
@@ -150,6 +151,16 @@ void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const Cons
 
 void Ring::set_progress(std::function<void(double)> progress) { impl_->progress = std::move(progress); }
 const RankReport& Ring::report() const { return impl_->report; }
+
+std::string Ring::record(const std::string& reason) const {
+  const Impl& ring = *impl_;
+  return record_json({.rank = ring.plan->rank,
+                      .ranks = ring.transport.size(),
+                      .transport = ring.transport.name(),
+                      .reason = reason,
+                      .verdict = ring.transport.verdict()},
+                     ring.executor->recorder().operations());
+}
 
 bool Ring::bits_invariant() const {
   return impl_->plan->layouts.kv.tile_aligned &&

@@ -82,6 +82,58 @@ inline void rotate(Transport& end, std::uint32_t lap, std::size_t longest) {
   for (const Transport::Request send : sends) end.wait_send(send, "the block passed on");
 }
 
+// The same lap, but every rank asks beforehand that what it receives goes on, and a rank may be late to look.
+inline void rotate_ahead(Transport& end, std::uint32_t lap, std::size_t longest) {
+  const int ranks = end.size();
+  if (ranks == 1) return;
+  const int next = (end.rank() + 1) % ranks;
+  const int previous = (end.rank() + ranks - 1) % ranks;
+  const std::vector<std::byte> own = block_of(end.rank(), lap, length_of(end.rank(), longest));
+  std::vector<std::vector<std::byte>> buffers(static_cast<std::size_t>(ranks));
+  std::vector<Transport::Request> sends, receives;
+  sends.push_back(end.post_send(next, {.lap = lap, .step = 1, .owner = end.rank()}, own));
+  for (int step = 1; step < ranks; ++step) {
+    std::vector<std::byte>& buffer = buffers[static_cast<std::size_t>(step)];
+    if (!end.passes_pointers()) buffer.assign(longest, std::byte{0xee});
+    receives.push_back(end.post_receive(previous, buffer));
+    if (step + 1 < ranks) sends.push_back(end.post_forward(receives.back(), next));
+  }
+  for (int step = 1; step < ranks; ++step) {
+    const int owner = (end.rank() - step + ranks) % ranks;
+    const Transport::Request receive = receives[static_cast<std::size_t>(step - 1)];
+    const Transport::Received received = end.wait_receive(receive, "the next block");
+    EXPECT_EQ(received.header.step, static_cast<std::uint32_t>(step));
+    EXPECT_EQ(received.header.owner, owner);
+    EXPECT_LE(received.began, received.arrived);
+    EXPECT_TRUE(holds(received.payload, owner, lap, length_of(owner, longest)))
+        << "rank " << end.rank() << " step " << step;
+  }
+  if (!end.passes_pointers())
+    for (const Transport::Request send : sends) end.wait_send(send, "the block passed on");
+  for (const Transport::Request receive : receives) end.release(receive);
+  if (end.passes_pointers())
+    for (const Transport::Request send : sends) end.wait_send(send, "the block passed on");
+}
+
+// Asks that a block goes on when it has long arrived, and lets it go at once.
+inline void forward_late(Transport& end) {
+  const int ranks = end.size();
+  if (ranks < 3) return;
+  const std::vector<std::byte> own = block_of(0, 0, 1000);
+  std::vector<std::byte> buffer(end.passes_pointers() ? 0 : 1000);
+  if (end.rank() == 0) {
+    end.wait_send(end.post_send(1, {}, own), "a block");
+  } else if (end.rank() <= 2) {
+    const Transport::Request receive = end.post_receive(end.rank() - 1, buffer);
+    EXPECT_TRUE(holds(end.wait_receive(receive, "a block").payload, 0, 0, 1000));
+    std::optional<Transport::Request> forward;
+    if (end.rank() == 1) forward = end.post_forward(receive, 2);
+    end.release(receive);
+    if (forward) end.wait_send(*forward, "the block passed on");
+  }
+  end.barrier("the end");
+}
+
 // Everybody sends before anybody receives: a transport that needs the receive to be posted first, with all
 // its sends rendezvous, must still complete.
 inline void send_then_receive(Transport& end, std::size_t bytes) {
@@ -93,7 +145,7 @@ inline void send_then_receive(Transport& end, std::size_t bytes) {
   const Transport::Request send = end.post_send((end.rank() + 1) % ranks, {}, mine);
   const Transport::Request receive = end.post_receive(previous, buffer);
   EXPECT_TRUE(holds(end.wait_receive(receive, "a block").payload, previous, 0, bytes));
-  EXPECT_TRUE(end.ready(receive));
+  EXPECT_TRUE(end.completed(receive));
   end.release(receive);
   end.wait_send(send, "a block");
 }

@@ -213,12 +213,35 @@ TEST_F(Attend, LeavesNothingWhenInterrupted) {
                 .code,
             0);
   const pid_t pid = start({KVRING_PROGRAM, "attend", "--input", "big.safetensors", "--ranks", "2", "--output",
-                           "out.safetensors"});
-  for (int i = 0; i < 1000 && names().size() < 2; ++i) ::usleep(10000);
-  ASSERT_EQ(names().size(), 2u) << "no temporary file came up";
+                           "out.safetensors", "--record", "records"});
+  for (int i = 0; i < 1000 && names().size() < 3; ++i) ::usleep(10000);
+  ASSERT_EQ(names().size(), 3u) << "no temporary file came up";
+  ::usleep(200'000);
   ::kill(pid, SIGTERM);
-  EXPECT_EQ(wait(pid).code, 128 + SIGTERM);
-  EXPECT_THAT(names(), ElementsAre("big.safetensors"));
+  const RunResult result = wait(pid);
+  EXPECT_EQ(result.code, 128 + SIGTERM);
+  EXPECT_EQ(result.err, "kvring: ended by SIGTERM\n");
+  EXPECT_THAT(names(), ElementsAre("big.safetensors", "records"));
+  const RunResult diagnosis =
+      kvring({"diagnose", file("records/rank-0.json"), file("records/rank-1.json"), "--json"});
+  EXPECT_EQ(diagnosis.code, 0) << diagnosis.err;
+}
+
+TEST_F(Attend, DiagnoseRefusesWhatIsNoRecord) {
+  const auto expect = [&](const std::string& text, const char* message) {
+    write_file(file("rank-0.json"), text);
+    const RunResult result = kvring({"diagnose", "rank-0.json"});
+    EXPECT_EQ(result.code, 3) << text;
+    EXPECT_THAT(result.err, testing::HasSubstr(message));
+  };
+  expect("", "not a record of kvring attend --record");
+  expect("[]", "not a record");
+  expect(R"({"schema_version": 2})", "schema_version is 2; this kvring reads 1");
+  expect(R"({"schema_version": 1, "rank": 5, "ranks": 4, "host": "", "reason": "", "verdict": "",)"
+         R"( "culprit": null, "operations": []})",
+         "names a rank outside of 0 to 3");
+  EXPECT_EQ(kvring({"diagnose"}).code, 2);
+  EXPECT_EQ(kvring({"diagnose", "none.json"}).code, 3);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <algorithm>
+
 #include "run_kvring.h"
 
 namespace kvring::cli {
@@ -87,6 +89,78 @@ TEST_F(Mpi, WithoutMpirunTheWorldIsOneRank) {
   EXPECT_EQ(result.json()["transport"], "mpi");
   EXPECT_EQ(kvring({"attend", "--input", "qkv.safetensors", "--transport", "mpi", "--ranks", "2"}).code, 2);
 }
+
+// A rank that dies or stops in the middle of the work.
+class MpiFault : public Mpi {
+ protected:
+  // Four ranks on a problem of some seconds; each leaves its process number in pid.RANK.
+  pid_t start_job() {
+    EXPECT_EQ(kvring({"generate", "--shape", "1,32768,2,64", "-o", "long.safetensors"}).code, 0);
+    write_file(
+        file("rank.sh"),
+        "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}\necho $$ > pid.tmp.$rank\nmv pid.tmp.$rank pid.$rank\n"
+        "exec \"$@\"\n");
+    std::vector<std::string> command =
+        mpirun("4", {"attend", "--input", "long.safetensors", "--threads", "1", "--timeout", "2", "--record",
+                     "records", "--output", "out.safetensors"});
+    command.insert(std::find(command.begin(), command.end(), KVRING_PROGRAM), {"/bin/sh", file("rank.sh")});
+#ifdef KVRING_OPEN_MPI
+    // As between hosts. Where one rank reads another's memory itself, Open MPI ends it when the other has died.
+    *std::find(command.begin(), command.end(), "self,vader") = "self,tcp";
+    command.insert(command.begin() + 1, {"--mca", "btl_tcp_if_include", "lo"});
+#endif
+    return start(command);
+  }
+
+  // Once rank 2 is at work: its output has a temporary file by then.
+  void hit_rank_2(int signal) {
+    const auto at_work = [&] {
+      for (const std::string& name : names())
+        if (name.starts_with(".out.safetensors") || name.starts_with("out.safetensors")) return true;
+      return false;
+    };
+    for (int tries = 0; tries < 3000 && !at_work(); ++tries) ::usleep(10'000);
+    ASSERT_TRUE(at_work());
+    ::usleep(1'000'000);
+    rank_2_ = std::stoi(read_file(file("pid.2")));
+    ASSERT_EQ(::kill(rank_2_, signal), 0);
+  }
+
+  void expect_blame(const RunResult& result, std::initializer_list<int> survivors) {
+    EXPECT_NE(result.code, 0);
+    for (const int rank : survivors)
+      EXPECT_THAT(result.err,
+                  HasSubstr("rank " + std::to_string(rank) + " gives up: rank 2 does not answer"));
+    for (const std::string& name : names())
+      EXPECT_EQ(name.find("out.safetensors"), std::string::npos) << name;
+    std::vector<std::string> diagnose = {"diagnose", "--json"};
+    for (const int rank : survivors)
+      diagnose.push_back(file("records/rank-" + std::to_string(rank) + ".json"));
+    const RunResult diagnosis = kvring(diagnose);
+    EXPECT_EQ(diagnosis.code, 0) << diagnosis.err;
+    EXPECT_EQ(diagnosis.json()["culprit"], 2) << diagnosis.out;
+    EXPECT_TRUE(diagnosis.json()["step"].is_number()) << diagnosis.out;
+    for (int tries = 0; tries < 500 && ::kill(rank_2_, 0) == 0; ++tries) ::usleep(10'000);
+    EXPECT_NE(::kill(rank_2_, 0), 0) << "rank 2 is still there";
+  }
+
+ private:
+  pid_t rank_2_ = 0;
+};
+
+TEST_F(MpiFault, StoppedRankIsNamedByAllOthers) {
+  const pid_t job = start_job();
+  hit_rank_2(SIGSTOP);
+  expect_blame(wait(job), {0, 1, 3});
+}
+
+#ifdef KVRING_OPEN_MPI  // MPICH's launcher kills the others without asking
+TEST_F(MpiFault, KilledRankIsNamedByAllOthers) {
+  const pid_t job = start_job();
+  hit_rank_2(SIGKILL);
+  expect_blame(wait(job), {0, 1, 3});
+}
+#endif
 
 #ifdef KVRING_OTHER_MPIRUN
 // Each process would take itself for the only one and all would write the same file.

@@ -12,7 +12,7 @@ import sys
 
 # The layers, top to bottom (a file straight in src/ belongs to "attend").
 ORDER = [
-    "tensor", "mask", "problem", "reference", "layout", "kernel", "transport", "schedule", "runtime",
+    "tensor", "mask", "problem", "reference", "layout", "mesh", "kernel", "transport", "schedule", "runtime",
     "planner", "attend", "cache", "io", "trace", "cli",
 ]
 

@@ -101,6 +101,7 @@ RingSamples time_ring(const Setup& setup, Team& team, int repeats,
               }
               times[rank] = time_rank(run, transport, repeats);
             },
+            {},
             [&](Transport& transport) { runs[static_cast<std::size_t>(transport.rank())].reset(); }});
   RingSamples all = join(times);
   all.bits_invariant = bits_invariant;

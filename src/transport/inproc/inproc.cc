@@ -12,6 +12,8 @@ namespace kvring {
 namespace {
 
 using inproc::Channel;
+using inproc::Ending;
+using inproc::Forward;
 using inproc::Gather;
 using inproc::Loan;
 using inproc::Message;
@@ -35,29 +37,32 @@ class InprocTransport final : public Transport {
   bool passes_pointers() const noexcept override { return true; }
 
   Request post_send(int to, const MessageHeader& header, std::span<const std::byte> payload) override;
+  Request post_forward(Request receive, int to) override;
   Request post_receive(int from, std::span<std::byte> buffer) override;
   Received wait_receive(Request receive, const WaitLabel& what) override;
   void release(Request receive) override;
   void wait_send(Request send, const WaitLabel& what) override;
-  bool ready(Request request) override;
-  void progress() override { world_->clock().note(); }
+  std::optional<Clock::time_point> completed(Request request) const override;
+  void progress() override;
   std::vector<std::string> allgather(const std::string& mine, const WaitLabel& what) override;
   void barrier(const WaitLabel& what) override { allgather({}, what); }
   void fail(const std::string& reason) noexcept override;
+  Verdict verdict() const override;
 
  private:
   struct Pending {
     bool send = false;
-    int peer = 0;
+    int peer = 0;  // of a forward, where it comes from
     std::uint64_t sequence = 0;
     std::shared_ptr<Message> message;  // of a receive: once it has been waited for
-    std::weak_ptr<Loan> lent;          // of a send of this rank's own memory
-    bool passed_on = false;            // of a send of memory that another rank lent
+    // Of a send of this rank's own memory, when nobody reads it any more; of other memory, when it went on.
+    Ending ended;
+    bool own = false;
   };
 
   Pending& find(Request request, bool send);
   Request add(Pending pending);
-  Outcome poll(const Pending& pending);
+  Outcome poll(const Pending& pending) const;
   std::shared_ptr<Loan> loan_of(std::span<const std::byte> payload) const;
   int missing_part(bool finished);
   std::string missing_parts();
@@ -82,11 +87,11 @@ Transport::Request InprocTransport::add(Pending pending) {
 }
 
 // With the world locked.
-Outcome InprocTransport::poll(const Pending& pending) {
+Outcome InprocTransport::poll(const Pending& pending) const {
   if (pending.send) {
-    if (pending.passed_on) return Outcome::kDone;
-    if (pending.message->abandoned) return Outcome::kNever;
-    return pending.lent.expired() ? Outcome::kDone : Outcome::kPending;
+    if (pending.own && pending.message->abandoned) return Outcome::kNever;
+    if (*pending.ended) return Outcome::kDone;
+    return !pending.own && world_->rank(pending.peer).finished ? Outcome::kNever : Outcome::kPending;
   }
   const Channel& channel = world_->rank(rank_).from[pending.peer];
   if (pending.message || channel.arrived.contains(pending.sequence)) return Outcome::kDone;
@@ -106,24 +111,41 @@ Transport::Request InprocTransport::post_send(int to, const MessageHeader& heade
                                               std::span<const std::byte> payload) {
   check_peer(to, rank_, size());
   auto message = std::make_shared<Message>(Message{header, payload, nullptr});
-  const World::Lock lock = world_->lock();
+  World::Lock lock = world_->lock();
   message->loan = loan_of(payload);
-  const bool passed_on = message->loan != nullptr;
-  if (!passed_on) message->loan = std::make_shared<Loan>(rank_, world_->rank(rank_).wake);
-  const std::weak_ptr<Loan> lent = message->loan;
-  RankState& receiver = world_->rank(to);
-  Channel& channel = receiver.from[rank_];
-  message->header.sequence = channel.sent++;
+  const bool own = message->loan == nullptr;
+  if (own) message->loan = std::make_shared<Loan>(rank_, world_->rank(rank_).wake);
+  const Ending ended = own ? message->loan->ended : std::make_shared<Ending::element_type>(Clock::now());
+  message->header.sequence = world_->rank(to).from[rank_].sent++;
   message->header.bytes = payload.size();
   message->header.checksum = 0;
-  if (receiver.finished) {
-    message->abandoned = true;
-    message->loan.reset();
-  } else {
-    channel.arrived.emplace(message->header.sequence, message);
-  }
-  receiver.wake.notify_all();
-  return add({true, to, message->header.sequence, message, lent, passed_on});
+  world_->deliver(lock, rank_, to, message);
+  return add({.send = true,
+              .peer = to,
+              .sequence = message->header.sequence,
+              .message = message,
+              .ended = ended,
+              .own = own});
+}
+
+Transport::Request InprocTransport::post_forward(Request receive, int to) {
+  check_peer(to, rank_, size());
+  World::Lock lock = world_->lock();
+  const Pending& source = find(receive, false);
+  const Forward forward{to, world_->rank(to).from[rank_].sent++, std::make_shared<Ending::element_type>()};
+  Channel& channel = world_->rank(rank_).from[source.peer];
+  const auto arrived = channel.arrived.find(source.sequence);
+  if (source.message)
+    world_->pass_on(lock, rank_, forward, *source.message);
+  else if (arrived != channel.arrived.end())
+    world_->pass_on(lock, rank_, forward, *arrived->second);
+  else
+    channel.forwards.emplace(source.sequence, forward);
+  return add({.send = true,
+              .peer = source.peer,
+              .sequence = forward.sequence,
+              .message = nullptr,
+              .ended = forward.done});
 }
 
 Transport::Request InprocTransport::post_receive(int from, std::span<std::byte> buffer) {
@@ -133,7 +155,11 @@ Transport::Request InprocTransport::post_receive(int from, std::span<std::byte> 
         fmt::format("a receive buffer of {} bytes for a transport that passes pointers: give an empty one",
                     buffer.size()));
   const World::Lock lock = world_->lock();
-  return add({false, from, world_->rank(rank_).from[from].posted++, nullptr, {}, false});
+  return add({.send = false,
+              .peer = from,
+              .sequence = world_->rank(rank_).from[from].posted++,
+              .message = nullptr,
+              .ended = nullptr});
 }
 
 Transport::Received InprocTransport::wait_receive(Request receive, const WaitLabel& what) {
@@ -148,7 +174,7 @@ Transport::Received InprocTransport::wait_receive(Request receive, const WaitLab
     auto& arrived = world_->rank(rank_).from[pending.peer].arrived;
     pending.message = std::move(arrived.extract(pending.sequence).mapped());
   }
-  return {pending.message->header, pending.message->payload};
+  return {pending.message->header, pending.message->payload, pending.message->sent, pending.message->sent};
 }
 
 void InprocTransport::release(Request receive) {
@@ -172,11 +198,29 @@ void InprocTransport::wait_send(Request send, const WaitLabel& what) {
   pending_.erase(send);
 }
 
-bool InprocTransport::ready(Request request) {
+std::optional<Transport::Clock::time_point> InprocTransport::completed(Request request) const {
   const World::Lock lock = world_->lock();
   const auto found = pending_.find(request);
   if (found == pending_.end()) throw Internal(fmt::format("rank {} has no request {}", rank_, request));
-  return world_->failed() || poll(found->second) != Outcome::kPending;
+  const Pending& pending = found->second;
+  if (pending.send) return *pending.ended;
+  if (pending.message) return pending.message->sent;
+  const auto& arrived = world_->rank(rank_).from[pending.peer].arrived;
+  const auto message = arrived.find(pending.sequence);
+  if (message == arrived.end()) return std::nullopt;
+  return message->second->sent;
+}
+
+void InprocTransport::progress() {
+  world_->clock().note();
+  if (!world_->failed()) return;
+  World::Lock lock = world_->lock();
+  world_->check(lock, rank_);
+}
+
+Verdict InprocTransport::verdict() const {
+  const World::Lock lock = world_->lock();
+  return world_->verdict();
 }
 
 // The first rank whose part of the collective is missing, of those that have finished or of all; -1: none.

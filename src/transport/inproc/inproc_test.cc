@@ -56,6 +56,14 @@ TEST_P(InprocRing, BlocksVisitEveryRank) {
   });
 }
 
+TEST_P(InprocRing, BlocksGoOnAsTheyArrive) {
+  expect_clean(GetParam(), [](Transport& end) {
+    for (std::uint32_t lap = 0; lap < 20; ++lap) conformance::rotate_ahead(end, lap, 5000);
+  });
+}
+
+TEST_P(InprocRing, BlocksGoOnLongAfterTheyArrived) { expect_clean(GetParam(), conformance::forward_late); }
+
 TEST_P(InprocRing, SendThenReceiveCompletes) {
   expect_clean(GetParam(), [](Transport& end) { conformance::send_then_receive(end, 1 << 20); });
 }
@@ -78,7 +86,7 @@ TEST(Inproc, LentMemoryIsFreeWhenItsLastReaderLetGo) {
   const std::vector<std::byte> block = conformance::block_of(0, 0, 100);
   const auto send = ends[0]->post_send(1, {}, block);
   const auto first = ends[1]->post_receive(0, {});
-  EXPECT_TRUE(ends[1]->ready(first));
+  EXPECT_TRUE(ends[1]->completed(first));
   const auto at_1 = ends[1]->wait_receive(first, "block 0");
   EXPECT_EQ(at_1.payload.data(), block.data());
   EXPECT_EQ(at_1.header.checksum, 0u);
@@ -87,10 +95,50 @@ TEST(Inproc, LentMemoryIsFreeWhenItsLastReaderLetGo) {
   EXPECT_EQ(ends[2]->wait_receive(second, "block 0").payload.data(), block.data());
   ends[1]->wait_send(forward, "block 0");  // not rank 1's memory: nothing to wait for
   ends[1]->release(first);
-  EXPECT_FALSE(ends[0]->ready(send));
+  EXPECT_FALSE(ends[0]->completed(send));
   ends[2]->release(second);
-  EXPECT_TRUE(ends[0]->ready(send));
+  EXPECT_TRUE(ends[0]->completed(send));
   ends[0]->wait_send(send, "block 0");
+}
+
+// Rank 1 does nothing any more once it has asked for it.
+TEST(Inproc, ForwardNeedsNobodyToLook) {
+  Ends ends = make_inproc_transports(3, kPatient);
+  const std::vector<std::byte> block = conformance::block_of(0, 0, 100);
+  const auto first = ends[1]->post_receive(0, {});
+  const auto forward = ends[1]->post_forward(first, 2);
+  EXPECT_FALSE(ends[1]->completed(forward));
+  const auto second = ends[2]->post_receive(1, {});
+  EXPECT_FALSE(ends[2]->completed(second));
+  ends[0]->post_send(1, {.lap = 3, .step = 1, .owner = 0}, block);
+  EXPECT_TRUE(ends[1]->completed(forward));
+  const auto at_2 = ends[2]->wait_receive(second, "block 0");
+  EXPECT_EQ(at_2.payload.data(), block.data());
+  EXPECT_EQ(at_2.header.step, 2u);
+  EXPECT_EQ(at_2.header.lap, 3u);
+  ends[2]->release(second);
+  ends[1]->wait_receive(first, "block 0");
+  ends[1]->release(first);
+}
+
+// Whoever computes on after a failure computes for nothing.
+TEST(Inproc, ProgressTellsOfAFailure) {
+  Ends ends = make_inproc_transports(2, kPatient);
+  ends[0]->progress();
+  ends[1]->fail("out of luck");
+  EXPECT_THROW(ends[0]->progress(), TransportError);
+  EXPECT_EQ(ends[0]->verdict().culprit, 1);
+  EXPECT_EQ(ends[0]->verdict().text, "rank 1 failed: out of luck");
+}
+
+// Ranks 0 and 1 wait, rank 2 is at something else.
+TEST(Inproc, VerdictNamesWhoKeepsTheOthersWaiting) {
+  Ends ends = make_inproc_transports(3, 0.3);
+  const auto errors = run_ranks(ends, [](Transport& end) {
+    if (end.rank() < 2) end.wait_receive(end.post_receive(end.rank() + 1, {}), "a block");
+  });
+  EXPECT_EQ(ends[0]->verdict().culprit, 2);
+  EXPECT_THAT(ends[0]->verdict().text, testing::StartsWith("rank 2 keeps the others waiting"));
 }
 
 // A rank that passed a block on may leave before the next one has looked.
@@ -103,7 +151,7 @@ TEST(Inproc, PassedOnMemoryArrivesAfterThePasserLeft) {
   ends[1]->post_send(2, at_1.header, at_1.payload);
   ends[1]->release(first);
   ends[1].reset();
-  EXPECT_FALSE(ends[0]->ready(send));
+  EXPECT_FALSE(ends[0]->completed(send));
   const auto second = ends[2]->post_receive(1, {});
   EXPECT_EQ(ends[2]->wait_receive(second, "block 0").payload.data(), block.data());
   ends[2]->release(second);
@@ -214,7 +262,6 @@ TEST(Inproc, FinishedPeerEndsTheWaitForIt) {
   const auto lost = ends[1]->post_send(2, {}, {});
   ends[2].reset();
   const auto receive = ends[1]->post_receive(2, {});
-  EXPECT_TRUE(ends[1]->ready(receive));
   try {
     ends[1]->wait_receive(receive, "block 2");
     FAIL();
@@ -245,7 +292,7 @@ TEST(Inproc, RefusesWhatCannotBe) {
   EXPECT_THROW(ends[0]->post_receive(-1, {}), InvalidArgument);
   std::vector<std::byte> buffer(1);
   EXPECT_THROW(ends[0]->post_receive(1, buffer), InvalidArgument);
-  EXPECT_THROW(ends[0]->ready(99), Internal);
+  EXPECT_THROW(ends[0]->completed(99), Internal);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "transport/inproc/world.h"
 
+#include <fmt/format.h>
+
 #include <new>
 
 #include "kvring/error.h"
@@ -12,6 +14,7 @@ World::World(int ranks, double deadline_s) : ranks_(static_cast<std::size_t>(ran
 
 void World::wait(Lock& lock, int rank, const Wait& wait, bool guards_payload) {
   const ProgressClock::Clock::time_point began = ProgressClock::Clock::now();
+  this->rank(rank).waiting = true;
   for (;;) {
     // Before anything else: after a failure the memory of a message that did arrive may be gone.
     if (failure_) throw_failure(lock, rank, guards_payload);
@@ -25,11 +28,53 @@ void World::wait(Lock& lock, int rank, const Wait& wait, bool guards_payload) {
     const ProgressClock::Clock::time_point expiry = clock_.expiry(began);
     if (now >= expiry) {
       stop(rank);
+      blame_for_timeout();
       throw Timeout(timeout_text(rank, now - began, wait.what, wait.peers()));
     }
     this->rank(rank).wake.wait_until(lock, expiry);
   }
+  this->rank(rank).waiting = false;
   clock_.note();
+}
+
+// Whoever keeps the others waiting waits for nobody. A rank whose wait has thrown still counts as waiting: it
+// is not what the others wait for.
+void World::blame_for_timeout() {
+  if (!verdict_.text.empty()) return;
+  for (int r = 0; r < size(); ++r) {
+    if (rank(r).waiting || rank(r).finished) continue;
+    verdict_ = {
+        r, 0, fmt::format("rank {} keeps the others waiting: it computes outside of the ring, or hangs", r)};
+    return;
+  }
+  verdict_ = {-1, 0, "all ranks wait for each other"};
+}
+
+void World::check(Lock& lock, int rank) {
+  if (failure_) throw_failure(lock, rank, false);
+}
+
+void World::deliver(Lock& lock, int from, int to, const std::shared_ptr<Message>& message) {
+  RankState& receiver = rank(to);
+  Channel& channel = receiver.from[from];
+  const std::uint64_t sequence = message->header.sequence;
+  if (receiver.finished) {
+    message->abandoned = true;
+    message->loan.reset();
+    return;
+  }
+  channel.arrived.emplace(sequence, message);
+  receiver.wake.notify_all();
+  if (auto forward = channel.forwards.extract(sequence)) pass_on(lock, to, forward.mapped(), *message);
+}
+
+void World::pass_on(Lock& lock, int by, const Forward& forward, const Message& message) {
+  auto next = std::make_shared<Message>(Message{message.header, message.payload, message.loan});
+  next->header.step += 1;
+  next->header.sequence = forward.sequence;
+  *forward.done = ProgressClock::Clock::now();
+  rank(by).wake.notify_all();
+  deliver(lock, by, forward.to, next);
 }
 
 void World::throw_failure(Lock& lock, int rank, bool guards_payload) {
@@ -48,9 +93,11 @@ void World::fail(Lock& /*held*/, int rank, const std::string& reason) noexcept {
   if (failure_) return;  // the first one is the cause, the others its consequences
   try {
     failure_ = failure_text(rank, reason);
+    if (verdict_.text.empty()) verdict_ = {rank, 0, *failure_};
   } catch (const std::bad_alloc&) {
     failure_.emplace();  // the others end all the same
   }
+  failed_ = true;
   wake_all();
 }
 

@@ -1,0 +1,170 @@
+#include "cli/records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <tuple>
+
+#include "kvring/error.h"
+
+namespace kvring::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+RecordedOperation operation_from(const Json& json) {
+  const Json& peer = json.at("peer");
+  return {.what = json.at("what"),
+          .block = json.at("block"),
+          .call = json.at("call"),
+          .lap = json.at("lap"),
+          .step = json.at("step"),
+          .peer = peer.is_null() ? -1 : peer.get<int>(),
+          .done = !json.at("done_s").is_null()};
+}
+
+auto place(const RecordedOperation& o) { return std::tuple(o.call, o.lap, o.step); }
+
+// The earliest pending transfer of `record`, with that peer if one is named.
+const RecordedOperation* first_pending(const Record& record, std::optional<int> peer = {}) {
+  const RecordedOperation* first = nullptr;
+  for (const RecordedOperation& o : record.operations) {
+    if (o.done || o.what == "attend" || (peer && o.peer != *peer)) continue;
+    if (first == nullptr || place(o) < place(*first)) first = &o;
+  }
+  return first;
+}
+
+const RecordedOperation* last_attended(const Record& record) {
+  const auto last = std::find_if(record.operations.rbegin(), record.operations.rend(),
+                                 [](const RecordedOperation& o) { return o.what == "attend"; });
+  return last == record.operations.rend() ? nullptr : &*last;
+}
+
+// What speaks against one rank, the weightiest first.
+struct Suspicion {
+  int blamed = 0;        // by how many records
+  bool awaited = false;  // one rank waits to send to it, and another for what it sends
+  bool no_record = false;
+  auto operator<=>(const Suspicion&) const = default;
+};
+
+std::vector<Suspicion> suspicions(const std::vector<Record>& records) {
+  const auto ranks = static_cast<std::size_t>(records[0].ranks);
+  std::vector<Suspicion> all(ranks);
+  std::vector<bool> sent_to(ranks), received_from(ranks);
+  for (Suspicion& s : all) s.no_record = true;
+  for (const Record& record : records) {
+    all[static_cast<std::size_t>(record.rank)].no_record = false;
+    if (record.culprit) ++all[static_cast<std::size_t>(*record.culprit)].blamed;
+    for (const RecordedOperation& o : record.operations) {
+      if (o.done || o.peer < 0) continue;
+      (o.what == "send" ? sent_to : received_from)[static_cast<std::size_t>(o.peer)] = true;
+    }
+  }
+  for (std::size_t r = 0; r < ranks; ++r) all[r].awaited = sent_to[r] && received_from[r];
+  return all;
+}
+
+std::string reason_of(const Suspicion& s, int rank, const std::vector<Record>& records) {
+  if (s.blamed > 0) {
+    for (const Record& record : records)
+      if (record.culprit == rank && record.rank != rank)
+        return fmt::format("{} of {} records blame it: {}", s.blamed, records.size(), record.verdict);
+    return "its own record says so: " + records[0].verdict;
+  }
+  if (s.awaited) return "one rank waits to send to it, and another for what it sends";
+  return "it left no record";
+}
+
+// The step that a failure falls into: a block is sent in the step before that in which it is attended.
+void find_step(Diagnosis& found, const std::vector<Record>& records) {
+  for (const Record& record : records) {
+    const RecordedOperation* pending = first_pending(record, found.culprit);
+    if (record.rank == found.culprit || pending == nullptr) continue;
+    if (!found.missing || place(*pending) < place(*found.missing)) found.missing = *pending;
+  }
+  if (found.missing) {
+    found.step = std::max(0, found.missing->step - 1);
+    return;
+  }
+  for (const Record& record : records) {
+    const RecordedOperation* attended = last_attended(record);
+    if (attended != nullptr) found.step = std::max(found.step.value_or(0), attended->step);
+  }
+}
+
+}  // namespace
+
+Record read_record(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw InputFile(fmt::format("{}: cannot be opened", path));
+  const Json json = Json::parse(file, nullptr, false);
+  try {
+    if (json.at("schema_version") != 1)
+      throw InputFile(fmt::format("{}: schema_version is {}; this kvring reads 1", path,
+                                  json.at("schema_version").dump()));
+    const Json& culprit = json.at("culprit");
+    Record record{.rank = json.at("rank"),
+                  .ranks = json.at("ranks"),
+                  .host = json.at("host"),
+                  .reason = json.at("reason"),
+                  .verdict = json.at("verdict"),
+                  .culprit = culprit.is_null() ? std::nullopt : std::optional<int>(culprit.get<int>()),
+                  .operations = {}};
+    for (const Json& operation : json.at("operations"))
+      record.operations.push_back(operation_from(operation));
+    const auto is_rank = [&](int rank) { return rank >= 0 && rank < record.ranks; };
+    const bool right = is_rank(record.rank) && is_rank(record.culprit.value_or(0)) &&
+                       std::ranges::all_of(record.operations, [&](const RecordedOperation& o) {
+                         return o.peer == -1 || is_rank(o.peer);
+                       });
+    if (right) return record;
+    throw InputFile(fmt::format("{}: names a rank outside of 0 to {}", path, record.ranks - 1));
+  } catch (const Json::exception& error) {
+    throw InputFile(fmt::format("{}: not a record of kvring attend --record ({})", path, error.what()));
+  }
+}
+
+void check_records(const std::vector<Record>& records) {
+  std::set<int> seen;
+  for (const Record& record : records) {
+    if (record.ranks != records[0].ranks)
+      throw InputFile(fmt::format("the records are of rings of {} and of {} ranks; give those of one run",
+                                  records[0].ranks, record.ranks));
+    if (!seen.insert(record.rank).second)
+      throw InputFile(fmt::format("two records are of rank {}; give one of each rank", record.rank));
+  }
+}
+
+Diagnosis diagnose(const std::vector<Record>& records) {
+  Diagnosis found;
+  const std::vector<Suspicion> all = suspicions(records);
+  for (int r = 0; r < static_cast<int>(all.size()); ++r)
+    if (all[static_cast<std::size_t>(r)].no_record) found.without_record.push_back(r);
+  const auto worst = std::ranges::max_element(all);
+  if (*worst == Suspicion{} || std::ranges::count(all, *worst) > 1) {
+    found.reason = "nothing in the records speaks against one rank more than against the others";
+    return found;
+  }
+  found.culprit = static_cast<int>(worst - all.begin());
+  found.reason = reason_of(*worst, *found.culprit, records);
+  find_step(found, records);
+  return found;
+}
+
+std::string waiting_text(const Record& record) {
+  const RecordedOperation* o = first_pending(record);
+  if (o == nullptr) return {};
+  return fmt::format("{} of block {} for step {} {} rank {}", o->what, o->block, o->step,
+                     o->what == "send" ? "to" : "from", o->peer);
+}
+
+std::string last_attended_text(const Record& record) {
+  const RecordedOperation* o = last_attended(record);
+  return o == nullptr ? "" : fmt::format("call {}, lap {}, step {}", o->call, o->lap, o->step);
+}
+
+}  // namespace kvring::cli
