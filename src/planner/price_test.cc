@@ -116,7 +116,7 @@ TEST(Price, WhatThisBuildCannotRunSaysSo) {
 TEST(Setting, DegreesThatDoNotDivideAreNamed) {
   const Machine machine = round_machine();
   try {
-    Setting(machine, attention(4096, 4096, 12, 4), {2, 4, {8, 1, 1}});
+    const Setting s(machine, attention(4096, 4096, 12, 4), {2, 4, {8, 1, 1}});
     FAIL();
   } catch (const InvalidArgument& error) {
     EXPECT_STREQ(error.what(), "--mesh tp=8 does not divide the 12 query heads; tp=6 does");
