@@ -12,7 +12,8 @@
 #include "tests/sim/trial.h"
 
 int main(int argc, char** argv) {
-  using namespace kvring::sim;
+  using kvring::sim::Tally;
+  using kvring::sim::Trial;
   CLI::App app("Plays rings over a simulated network with faults; every seed must end right.");
   std::uint64_t first = 0, seeds = 1000;
   int jobs = 1;
@@ -29,7 +30,7 @@ int main(int argc, char** argv) {
   std::atomic<std::uint64_t> next = first;
   const auto work = [&] {
     for (std::uint64_t seed = next++; seed < first + seeds; seed = next++) {
-      const Trial trial = try_seed(seed);
+      const Trial trial = kvring::sim::try_seed(seed);
       const std::lock_guard lock(mutex);
       tally.add(trial);
       if (verbose || !trial.wrong.empty()) fmt::print("{}", describe(trial));

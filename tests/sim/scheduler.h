@@ -1,6 +1,6 @@
 // Virtual time, and who runs. Every rank is a thread, but exactly one runs at a time: it keeps the baton
 // until it sleeps, and then whoever wakes first in virtual time gets it, ties as the seed says. So a seed
-// gives one run, whatever the machine does; and a wait of 30 seconds costs a few microseconds.
+// gives one run, whatever the machine does; and a wait of 30 seconds costs milliseconds.
 #pragma once
 
 #include <semaphore.h>

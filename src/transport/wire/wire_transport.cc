@@ -82,7 +82,7 @@ Transport::Request WireTransport::post_send(int to, const MessageHeader& header,
   check_peer(to, rank(), size());
   const Lock lock(mutex_);
   const Link link{to, accounts_[static_cast<std::size_t>(to)].sent++, largest_piece_};
-  sends_.try_emplace(next_, OutgoingBlock(link, header, payload), std::nullopt);
+  sends_.try_emplace(next_, Outgoing{OutgoingBlock(link, header, payload), std::nullopt});
   wake();
   return next_++;
 }
@@ -92,7 +92,7 @@ Transport::Request WireTransport::post_forward(Request receive, int to) {
   const Lock lock(mutex_);
   receive_of(receive);
   const Link link{to, accounts_[static_cast<std::size_t>(to)].sent++, largest_piece_};
-  bind_if_there(sends_.try_emplace(next_, OutgoingBlock(link), receive).first->second);
+  bind_if_there(sends_.try_emplace(next_, Outgoing{OutgoingBlock(link), receive}).first->second);
   wake();
   return next_++;
 }
@@ -401,14 +401,14 @@ void WireTransport::pump_stopping() {
         control_.send_stopped(stopped_status_);
       return true;
     });
-    for (auto& [request, block] : receives_) try_to([&] { return block.cancel(*wire_), true; });
+    for (auto& entry : receives_) try_to([&] { return entry.second.cancel(*wire_), true; });
   }
   bool over = try_to([&] {
     control_.poll();
     return control_.all_stopped();
   });
-  for (auto& [request, send] : sends_) over &= try_to([&] { return send.block.retire(*wire_); });
-  for (auto& [request, block] : receives_) over &= try_to([&] { return block.retire(*wire_); });
+  for (auto& entry : sends_) over &= try_to([&] { return entry.second.block.retire(*wire_); });
+  for (auto& entry : receives_) over &= try_to([&] { return entry.second.retire(*wire_); });
   const Clock::time_point now = wire_->now();
   // Whoever has missed two heartbeats and does not answer to this either is gone: a launcher that is about to
   // kill all leaves little time to say so.
