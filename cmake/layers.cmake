@@ -20,17 +20,17 @@ function(kvring_layer name)
   set_property(GLOBAL APPEND PROPERTY KVRING_LAYERS kvring_${name})
 endfunction()
 
-# kvring_test(NAME SOURCES a_test.cc [LINKS target...]): a program `NAME` of GoogleTest and rapidcheck
+# kvring_test(NAME SOURCES a_test.cc [LINKS target...] [SANITIZED]): a program `NAME` of GoogleTest and rapidcheck
 # cases, linked with the whole library; its cases become ctest tests.
 #
 # In a folder of src/ the tests get the label unit.FOLDER and the program joins the target `unit_tests`,
 # so that a sanitizer build compiles nothing else (`ctest -L ^unit`, `-L '^unit.transport$'`). In a folder
-# of tests/ the label is the folder's name.
+# of tests/ the label is the folder's name, and with SANITIZED it joins them too, as unit.FOLDER.
 function(kvring_test name)
   if(NOT KVRING_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "SANITIZED" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE kvring ${ARG_LINKS} kvring_flags rapidcheck GTest::gmock
                                         GTest::gtest GTest::gtest_main)
@@ -39,12 +39,17 @@ function(kvring_test name)
   if(folder MATCHES "^src")
     string(REGEX REPLACE "^src(/([^/]*))?.*" "\\2" layer ${folder})
     set(label unit.${layer})
+  else()
+    cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME label)
+    if(ARG_SANITIZED)
+      set(label unit.${label})
+    endif()
+  endif()
+  if(label MATCHES "^unit")
     if(NOT TARGET unit_tests)
       add_custom_target(unit_tests)
     endif()
     add_dependencies(unit_tests ${name})
-  else()
-    cmake_path(GET CMAKE_CURRENT_SOURCE_DIR FILENAME label)
   endif()
   gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${label} TIMEOUT 300)
 endfunction()

@@ -22,6 +22,8 @@ Command add_generate(CLI::App& program);
 Command add_diagnose(CLI::App& program);
 Command add_trace(CLI::App& program);
 Command add_info(CLI::App& program);
+Command add_plan(CLI::App& program);
+Command add_simulate(CLI::App& program);
 // `bench` and the commands below it, these first.
 std::vector<Command> add_bench(CLI::App& program);
 Command add_bench_kernel(CLI::App& bench);

@@ -129,8 +129,9 @@ int run(int argc, char** argv) {
   program.footer(kFooter);
   program.formatter(std::make_shared<HelpFormatter>());  // subcommands inherit these three
   program.set_version_flag("--version", version(), "Print the version");
-  std::vector<Command> commands = {add_attend(program), add_verify(program),   add_generate(program),
-                                   add_trace(program),  add_diagnose(program), add_info(program)};
+  std::vector<Command> commands = {add_attend(program),   add_verify(program), add_generate(program),
+                                   add_diagnose(program), add_plan(program),   add_simulate(program),
+                                   add_trace(program),    add_info(program)};
   for (Command& command : add_bench(program)) commands.push_back(std::move(command));
   try {
     program.parse(argc, argv);

@@ -41,4 +41,10 @@ void TextFile::commit() {
   committed_ = true;
 }
 
+void write_text_file(const std::string& path, std::string_view text) {
+  TextFile file(path);
+  file.write(text);
+  file.commit();
+}
+
 }  // namespace kvring

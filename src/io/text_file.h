@@ -34,4 +34,7 @@ class TextFile {
   bool committed_ = false;
 };
 
+// A whole file at once.
+void write_text_file(const std::string& path, std::string_view text);
+
 }  // namespace kvring

@@ -20,6 +20,14 @@ TEST(TextFile, ReplacesTheOldOneOnlyWhenComplete) {
   EXPECT_EQ(dir.names(), std::vector<std::string>{"a"});
 }
 
+TEST(TextFile, WritesAWholeOneAtOnce) {
+  const TempDir dir;
+  write_text_file(dir.file("a"), "first, a longer text");
+  write_text_file(dir.file("a"), "second");
+  EXPECT_EQ(read_bytes(dir.file("a")), "second");
+  EXPECT_EQ(dir.names(), std::vector<std::string>{"a"});
+}
+
 TEST(TextFile, LeavesNothingWithoutACommit) {
   const TempDir dir;
   {

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "problem/kernel_sizes.h"
+
 namespace kvring {
 
 inline constexpr std::int64_t kBlockHeight = 16;
-inline constexpr std::int64_t kBlockWidth = 32;
 
 // Blocks lie row of blocks by row of blocks, each row-major; the last ones of a row or column are as narrow
 // or low as what is left. So there is no padding.

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kvring {
 namespace HWY_NAMESPACE {
 
-inline WeightStrides few_strides(const TileShape& shape) { return {few_stride(shape), 1}; }
+inline WeightStrides few_strides(const TileShape& shape) { return {few_stride(shape.max_keys), 1}; }
 
 // The hull in whole vectors of keys on every target; keys beyond the hull are taken for hidden.
 inline KeyRange whole_vectors(KeyRange hull) { return {hull.begin / 16 * 16, round_up(hull.end, 16)}; }
@@ -31,7 +31,7 @@ inline void few_dots(const TileShape& shape, const PackedFloats& tile, KeyRange 
     for_groups(hull.begin, hull.end, [&](auto tag, auto vectors, std::int64_t first, int i, int width) {
       few_kernel<false, decltype(rows)::value, decltype(vectors)::value>(
           tag, {tile.k + first * shape.head_dim + i, kGroup * shape.head_dim, width}, queries,
-          {scores + first + i, few_stride(shape), nullptr});
+          {scores + first + i, few_stride(shape.max_keys), nullptr});
     });
   });
 }
@@ -61,7 +61,7 @@ inline void few_scores(const TileShape& shape, const PackedFloats& tile, KeyRang
     KeyRange mine = hull;
     if (seen) mine = {seen->begin[i], seen->end[i]};
     if (mine.begin >= mine.end) mine = {keys.begin, keys.begin};
-    float* scores = scratch.scores + i * few_stride(shape);
+    float* scores = scratch.scores + i * few_stride(shape.max_keys);
     scratch.row_max[i] = shape.logits.cap != 0 ? few_logits<true>(shape.logits, keys, mine, scores)
                                                : few_logits<false>(shape.logits, keys, mine, scores);
   }
@@ -73,7 +73,7 @@ inline void few_weights(const TileShape& shape, KeyRange hull, int rows, TileScr
   const F32 f32;
   const KeyRange keys = whole_vectors(hull);
   for (int i = 0; i < rows; ++i) {
-    float* scores = scratch.scores + i * few_stride(shape);
+    float* scores = scratch.scores + i * few_stride(shape.max_keys);
     const VF m = hn::Set(f32, scratch.row_max[i]);
     for (std::int64_t key = keys.begin; key < keys.end; key += kLanes) {
       const VF t = hn::Sub(hn::Load(f32, scores + key), m);
@@ -86,7 +86,7 @@ inline void few_weights(const TileShape& shape, KeyRange hull, int rows, TileScr
 inline void few_values(const TileShape& shape, const PackedFloats& tile, KeyRange hull, int rows,
                        TileScratch& scratch) {
   const F32 f32;
-  const FewTerms weights{scratch.scores + hull.begin, few_stride(shape), 1, hull.end - hull.begin};
+  const FewTerms weights{scratch.scores + hull.begin, few_stride(shape.max_keys), 1, hull.end - hull.begin};
   float sums_of_weights[kPanelRows] = {};
   for_few_rows(rows, [&](auto count) {
     constexpr int kRows = decltype(count)::value;

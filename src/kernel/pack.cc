@@ -108,12 +108,6 @@ void pack_values(Products products, const HeadRows& source, std::byte* to) {
   }
 }
 
-std::int64_t query_bytes(Products products, std::int64_t head_dim) noexcept {
-  const std::int64_t floats = head_dim * kPanelRows * 4;
-  if (products == Products::kFloat32) return floats;
-  return std::max(floats, round_up(head_dim, kBlockWidth) * kPanelRows * 2);
-}
-
 PackedQueries pack_queries(Products products, const ConstTensorView& tensor, const std::int64_t* row_offsets,
                            int rows, std::byte* to) {
   const std::int64_t dim = tensor.shape[3];

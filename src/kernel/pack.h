@@ -15,13 +15,11 @@
 #include <vector>
 
 #include "kvring/tensor.h"
+#include "problem/kernel_sizes.h"
 #include "problem/products.h"
 
 namespace kvring {
 
-// Query rows side by side in the lanes: 3 vectors of AVX-512, 6 of AVX2, 12 of NEON. A register tile of 8 x 3
-// vectors fills 24 accumulators of 32 (4 x 3 of 16 on AVX2), enough to cover two FMA ports x 4 cycles.
-inline constexpr int kPanelRows = 48;
 inline constexpr int kGroup = 8;
 
 struct PackedTile {
@@ -51,8 +49,6 @@ struct PackedQueries {
 constexpr std::int64_t pair_index(std::int64_t t, std::int64_t row) noexcept {
   return (((t / 32 * 3 + row / 16) * 16 + t % 32 / 2) * 16 + row % 16) * 2 + t % 2;
 }
-// Bytes that the packed rows may take.
-std::int64_t query_bytes(Products products, std::int64_t head_dim) noexcept;
 // row_offsets[i] is the element offset of row i in `tensor`. Lanes without a row are 0. `to` is aligned
 // to 64.
 PackedQueries pack_queries(Products products, const ConstTensorView& tensor, const std::int64_t* row_offsets,

@@ -67,12 +67,6 @@ void merge_online(std::byte* into, const std::byte* from, std::int64_t value_dim
 
 }  // namespace
 
-std::int64_t panel_bytes(std::int64_t value_dim, Accumulation accumulation) {
-  const std::int64_t element =
-      accumulation == Accumulation::kReproducible ? 2 * sizeof(double) : sizeof(float);
-  return kPanelRows * (static_cast<std::int64_t>(sizeof(float)) + (value_dim + 1) * element);
-}
-
 void panel_init(std::byte* state, std::int64_t value_dim, Accumulation accumulation) {
   std::fill_n(references(state), kPanelRows, kNone);
   if (accumulation == Accumulation::kOnline) {

@@ -10,11 +10,9 @@
 
 #include "kernel/tile.h"
 #include "kvring/problem.h"
+#include "problem/kernel_sizes.h"
 
 namespace kvring {
-
-// Bytes of one panel's state, a multiple of 64.
-std::int64_t panel_bytes(std::int64_t value_dim, Accumulation accumulation);
 
 void panel_init(std::byte* state, std::int64_t value_dim, Accumulation accumulation);
 

@@ -75,21 +75,6 @@ void panel_finish(const std::byte* state, std::int64_t value_dim, Accumulation a
 
 namespace {
 
-struct ScratchSizes {
-  std::int64_t k, v, q, scores, weights, partial;
-  explicit ScratchSizes(const TileShape& s) {
-    const bool widened = s.kv_dtype != DType::kF32;
-    k = widened ? round_up(s.max_keys * s.head_dim, 16) : 0;
-    v = widened ? round_up(s.max_keys * s.value_dim, 16) : 0;
-    const bool blocks = s.products == Products::kBF16;
-    q = blocks ? s.head_dim * kPanelRows : 0;
-    scores = few_stride(s) * kPanelRows;
-    weights = blocks ? round_up(s.max_keys, kBlockWidth) * kPanelRows / 2 : 0;
-    partial = (s.value_dim + 1) * kPanelRows;
-  }
-  std::int64_t floats() const { return k + v + q + scores + weights + partial + 4 * kPanelRows; }
-};
-
 struct Target {
   decltype(hwy::SupportedTargets()) bit;
   std::string name;
@@ -113,7 +98,7 @@ std::vector<Target> usable_targets() {
 
 }  // namespace
 
-std::int64_t TileScratch::bytes(const TileShape& shape) { return ScratchSizes(shape).floats() * 4; }
+std::int64_t TileScratch::bytes(const TileShape& shape) { return ScratchSizes(shape).bytes(); }
 
 TileScratch::TileScratch(const TileShape& shape) : memory_(bytes(shape)) {
   const ScratchSizes sizes(shape);

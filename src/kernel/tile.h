@@ -13,6 +13,7 @@
 #include "kernel/pack.h"
 #include "kvring/problem.h"
 #include "kvring/tensor.h"
+#include "problem/kernel_sizes.h"
 #include "tensor/buffer.h"
 
 namespace kvring {
@@ -36,18 +37,10 @@ struct PanelJob {
   std::byte* state = nullptr;     // accumulator of the panel, see panel.h
 };
 
-struct TileShape {
-  std::int64_t head_dim = 0;
-  std::int64_t value_dim = 0;
-  std::int64_t max_keys = 0;
-  DType kv_dtype = DType::kF32;
-  Products products = Products::kFloat32;
+struct TileShape : TileDims {
   Accumulation accumulation = Accumulation::kReproducible;
   LogitTransform logits;
 };
-
-// From one row of weights to the next where few rows are attended (few-inl.h).
-inline std::int64_t few_stride(const TileShape& shape) noexcept { return round_up(shape.max_keys, 16); }
 
 // Working memory of one thread.
 class TileScratch {

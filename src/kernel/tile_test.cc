@@ -48,7 +48,7 @@ struct Case {
     p.head_dim = head_dim;
     p.softcap = softcap;
     p.softmax_scale = scale;
-    return {head_dim, value_dim, tile, dtype, products(), accumulation, make_logit_transform(p)};
+    return {{head_dim, value_dim, tile, dtype, products()}, accumulation, make_logit_transform(p)};
   }
   Products products() const { return products_of(q_dtype(), dtype); }
   // The rows of q are exact in it; with float32 queries bfloat16 keys take the float32 products.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "schedule/work_cut.h"
+
 namespace kvring {
 
 BlockMap::BlockMap(const Problem& problem, const Shard& shard, std::vector<Piece> pieces)
@@ -10,7 +12,7 @@ BlockMap::BlockMap(const Problem& problem, const Shard& shard, std::vector<Piece
   products_ = products_of(problem.q_dtype, problem.kv_dtype);
   key_bytes_ = problem.head_dim * element;
   row_bytes_ = (problem.head_dim + problem.value_dim) * element;
-  unit_bytes_ = shard.tokens() * row_bytes_;
+  unit_bytes_ = unit_block_bytes(problem, shard);
 }
 
 PackedTile BlockMap::tile(const std::byte* block, std::int64_t unit, std::int64_t piece) const noexcept {

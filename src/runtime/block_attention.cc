@@ -11,36 +11,8 @@
 namespace kvring {
 
 TileShape make_tile_shape(const Problem& p) {
-  const std::int64_t longest = std::min(p.tile, std::max<std::int64_t>(p.kv_len, 1));
-  return {p.head_dim,
-          p.value_dim,
-          longest,
-          p.kv_dtype,
-          products_of(p.q_dtype, p.kv_dtype),
-          p.accumulation,
-          make_logit_transform(p)};
+  return {tile_dims(p), p.accumulation, make_logit_transform(p)};
 }
-
-WorkCut cut_work(const Work& work) {
-  WorkCut cut;
-  cut.panels = QueryPanels(work.problem, work.queries).panels();
-  cut.items = (cut.panels + kItemPanels - 1) / kItemPanels;
-  const std::int64_t jobs = work.units * cut.items;
-  // Two jobs a thread even out what an uneven machine or mask makes of them.
-  const std::int64_t wanted = std::int64_t{2} * work.threads;
-  if (jobs > 0 && jobs < wanted) cut.parts = std::min<std::int64_t>(work.threads, wanted / jobs);
-  cut.at_once = work.blocks == 1 && cut.parts == 1;
-  return cut;
-}
-
-namespace {
-
-std::int64_t states_of(const Work& work) {
-  const WorkCut cut = cut_work(work);
-  return cut.at_once ? std::int64_t{work.threads} * kItemPanels : cut.parts * work.units * cut.panels;
-}
-
-}  // namespace
 
 BlockAttention::BlockAttention(const Work& work)
     : panels_(work.problem, work.queries),
@@ -49,19 +21,9 @@ BlockAttention::BlockAttention(const Work& work)
       cut_(cut_work(work)),
       pool_(work.threads),
       accumulators_(accumulator_bytes(work)),
-      used_(static_cast<std::size_t>(states_of(work))) {
-  const std::int64_t query_bytes = scratch_bytes(work.problem) - TileScratch::bytes(shape_);
+      used_(static_cast<std::size_t>(panel_states(work))) {
   for (int t = 0; t < work.threads; ++t)
-    threads_.push_back({AlignedBuffer(query_bytes), TileScratch(shape_), {}});
-}
-
-std::int64_t BlockAttention::accumulator_bytes(const Work& work) {
-  return states_of(work) * panel_bytes(work.problem.value_dim, work.problem.accumulation);
-}
-
-std::int64_t BlockAttention::scratch_bytes(const Problem& problem) {
-  const TileShape shape = make_tile_shape(problem);
-  return TileScratch::bytes(shape) + kItemPanels * query_bytes(shape.products, shape.head_dim);
+    threads_.push_back({AlignedBuffer(item_query_bytes(work.problem)), TileScratch(shape_), {}});
 }
 
 void BlockAttention::pack(const Lap& lap, const BlockMap& map, const PackSource& source, std::byte* block) {

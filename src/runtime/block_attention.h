@@ -14,33 +14,10 @@
 #include "runtime/rank_tensors.h"
 #include "runtime/thread_pool.h"
 #include "schedule/step.h"
+#include "schedule/work_cut.h"
 #include "tensor/buffer.h"
 
 namespace kvring {
-
-// How the work of one lap is cut into jobs for the threads.
-struct Work {
-  const Problem& problem;
-  const Shard& queries;
-  std::int64_t units;  // KV units of a lap
-  int blocks;          // that hold the keys of a lap
-  int threads;
-};
-struct WorkCut {
-  std::int64_t panels = 0;  // of 48 query rows, of one KV unit
-  std::int64_t items = 0;   // of up to kItemPanels panels, of one KV unit
-  // Jobs over the keys of a block for one item. More than 1 where items alone are too few for the threads:
-  // decode. Each has accumulators of its own, merged at the end: exact, so the bits are the same.
-  std::int64_t parts = 1;
-  // All keys come in one block, and no item is cut: its rows are finished as soon as they have met the block,
-  // so accumulators are needed for the items at work only, and stay in the cache.
-  bool at_once = false;
-};
-WorkCut cut_work(const Work& work);
-
-// Panels of 48 query rows that share a read of each tile: 192 rows keep a tile of K and V in the second-level
-// cache for 4 uses while the panels' accumulators fit beside it.
-inline constexpr int kItemPanels = 4;
 
 TileShape make_tile_shape(const Problem& problem);
 
@@ -49,9 +26,6 @@ class BlockAttention {
   // Takes the memory for laps of at most work.units KV units; nothing is allocated later. Problem and shard
   // must outlive it.
   explicit BlockAttention(const Work& work);
-
-  static std::int64_t accumulator_bytes(const Work& work);
-  static std::int64_t scratch_bytes(const Problem& problem);  // of one thread: queries and tile
 
   // Packs this rank's k and v into `block`.
   void pack(const Lap& lap, const BlockMap& map, const PackSource& source, std::byte* block);

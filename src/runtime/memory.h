@@ -1,46 +1,18 @@
-// What one rank holds, by name: the formula that the planner prices and that the ledger must equal to the
-// byte.
+// The memory of a ring that has its blocks mapped; the formulas are those that the planner prices
+// (schedule/memory.h).
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "kvring/problem.h"
-#include "kvring/ring.h"
 #include "runtime/block.h"
+#include "schedule/memory.h"
 
 namespace kvring {
 
-using Ledger = std::vector<std::pair<std::string, std::int64_t>>;
-std::int64_t ledger_total(const Ledger& ledger);
-
-// Everything that decides sizes.
-struct MemoryCase {
-  const Problem& problem;
-  const Layouts& layouts;
-  const std::vector<BlockMap>& blocks;
-  int threads;
-  bool passes_pointers;
+struct MemoryCase : MemoryInputs {
+  MemoryCase(const Problem& p, const Layouts& l, const std::vector<BlockMap>& /*blocks*/, int thread_count,
+             bool pointers)
+      : MemoryInputs{p, l, thread_count, pointers} {}
 };
-
-struct WorkspaceSizes {
-  std::int64_t units = 0;         // KV units per lap
-  std::int64_t slot = 0;          // one packed block
-  int slots = 0;                  // 2, or 1 for a ring of one
-  std::int64_t accumulators = 0;  // states of all panels of one lap, see WorkCut
-  std::int64_t scratch = 0;       // of one thread, queries and tile
-  std::int64_t total(int threads) const noexcept { return slots * slot + accumulators + threads * scratch; }
-};
-WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
-
-// Names: q, k, v, out, lse (this rank's tensors), accumulators, block_0, block_1, scratch.
-Ledger memory_ledger(const MemoryCase& c, int rank, std::int64_t heads_per_lap);
-
-// KV units per lap: what `options` asks for, or as few as keep a block of a megabyte, fewer to fit the
-// limit. The same on every rank that is given the same limit and threads. Throws OutOfBudget naming the bytes
-// and the ranks that would fit.
-std::int64_t choose_heads_per_lap(const MemoryCase& c, const RingOptions& options);
 
 }  // namespace kvring

@@ -74,17 +74,31 @@ void unite(std::vector<Range>& ranges) {
   ranges.resize(kept);
 }
 
-// Which blocks one rank attends, and how far every block travels.
-struct Needs {
-  std::vector<char> attended;       // by owner: 1 or 0
-  std::vector<std::int32_t> reach;  // by owner: hops to the last rank that attends the block
+// Which blocks each rank attends, and how far every block travels. A block is attended by the ranks whose
+// queries see a key of it.
+class Needs {
+ public:
+  // Of `rank`, or with -1 of all ranks.
+  Needs(const Problem& problem, const Layouts& layouts, int rank);
+
+  bool attends(std::int32_t user, std::int32_t owner) const {
+    return attended_[static_cast<std::size_t>(user)][static_cast<std::size_t>(owner)] != 0;
+  }
+  // Whether some rank `hops` or more after the owner attends its block.
+  bool reaches(std::int32_t owner, std::int32_t hops) const {
+    return reach_[static_cast<std::size_t>(owner)] >= hops;
+  }
+
+ private:
+  std::vector<std::vector<char>> attended_;  // by user and owner: 1 or 0; empty for users nobody asked for
+  std::vector<std::int32_t> reach_;          // by owner: hops to the last rank that attends the block
 };
 
-Needs find_needs(const Problem& problem, const Layouts& layouts, int rank) {
+Needs::Needs(const Problem& problem, const Layouts& layouts, int rank)
+    : attended_(layouts.q.shards.size()), reach_(layouts.q.shards.size()) {
   const auto ranks = static_cast<std::int32_t>(layouts.q.shards.size());
   const Mask mask(problem);
   const KeyOwners owners(layouts.kv);
-  Needs needs{{}, std::vector<std::int32_t>(static_cast<std::size_t>(ranks))};
   std::vector<Range> seen;
   std::vector<char> attended;
   for (std::int32_t user = 0; user < ranks; ++user) {
@@ -95,42 +109,48 @@ Needs find_needs(const Problem& problem, const Layouts& layouts, int rank) {
     attended.assign(static_cast<std::size_t>(ranks), 0);
     owners.find(seen, attended);
     for (std::int32_t owner = 0; owner < ranks; ++owner) {
-      std::int32_t& reach = needs.reach[static_cast<std::size_t>(owner)];
+      std::int32_t& reach = reach_[static_cast<std::size_t>(owner)];
       const std::int32_t hops = user < owner ? user - owner + ranks : user - owner;
       if (attended[static_cast<std::size_t>(owner)]) reach = std::max(reach, hops);
     }
-    if (user == rank) needs.attended = attended;
+    if (rank < 0 || user == rank) attended_[static_cast<std::size_t>(user)] = attended;
   }
-  return needs;
+}
+
+std::vector<Step> steps_of(const Needs& needs, int rank, std::int32_t ranks) {
+  const auto owner_at = [&](std::int32_t step) { return (rank - step + ranks) % ranks; };
+  std::vector<Step> steps(static_cast<std::size_t>(ranks));
+  for (std::int32_t t = 0; t < ranks; ++t) {
+    Step& step = steps[static_cast<std::size_t>(t)];
+    step.step = t;
+    const std::int32_t owner = owner_at(t);
+    if (needs.reaches(owner, t)) {
+      step.block = owner;
+      step.attend = needs.attends(rank, owner);
+      if (needs.reaches(owner, t + 1)) step.send_to = (rank + 1) % ranks;
+    }
+    const std::int32_t next = owner_at((t + 1) % ranks);
+    if (needs.reaches(next, t + 1)) {
+      step.receive_from = (rank - 1 + ranks) % ranks;
+      step.receive_block = next;
+    }
+  }
+  return steps;
 }
 
 }  // namespace
 
 std::vector<Step> ring_steps(const Problem& problem, const Layouts& layouts, int rank) {
   check_fit(problem, layouts, rank);
+  return steps_of(Needs(problem, layouts, rank), rank, static_cast<std::int32_t>(layouts.q.shards.size()));
+}
+
+void for_each_ring_steps(const Problem& problem, const Layouts& layouts,
+                         const std::function<void(int, const std::vector<Step>&)>& visit) {
+  check_fit(problem, layouts, 0);
+  const Needs needs(problem, layouts, -1);
   const auto ranks = static_cast<std::int32_t>(layouts.q.shards.size());
-  const Needs needs = find_needs(problem, layouts, rank);
-  const auto owner_at = [&](std::int32_t step) { return (rank - step + ranks) % ranks; };
-  const auto reaches = [&](std::int32_t owner, std::int32_t hops) {
-    return needs.reach[static_cast<std::size_t>(owner)] >= hops;
-  };
-  std::vector<Step> steps(static_cast<std::size_t>(ranks));
-  for (std::int32_t t = 0; t < ranks; ++t) {
-    Step& step = steps[static_cast<std::size_t>(t)];
-    step.step = t;
-    const std::int32_t owner = owner_at(t);
-    if (reaches(owner, t)) {
-      step.block = owner;
-      step.attend = needs.attended[static_cast<std::size_t>(owner)] != 0;
-      if (reaches(owner, t + 1)) step.send_to = (rank + 1) % ranks;
-    }
-    const std::int32_t next = owner_at((t + 1) % ranks);
-    if (reaches(next, t + 1)) {
-      step.receive_from = (rank - 1 + ranks) % ranks;
-      step.receive_block = next;
-    }
-  }
-  return steps;
+  for (std::int32_t rank = 0; rank < ranks; ++rank) visit(rank, steps_of(needs, rank, ranks));
 }
 
 }  // namespace kvring

@@ -18,6 +18,12 @@ AllSteps all_steps(const Problem& p, const Layouts& layouts) {
   AllSteps all;
   for (int rank = 0; rank < std::ssize(layouts.q.shards); ++rank)
     all.push_back(schedule_steps(ScheduleKind::kRing, p, layouts, rank));
+  AllSteps together;
+  for_each_rank_steps(ScheduleKind::kRing, p, layouts, [&](int rank, const std::vector<Step>& steps) {
+    EXPECT_EQ(rank, std::ssize(together));
+    together.push_back(steps);
+  });
+  EXPECT_EQ(together, all);
   return all;
 }
 

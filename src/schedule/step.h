@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kvring/problem.h"
@@ -30,6 +31,13 @@ struct Step {
 // rank r holds the block of rank (r - t) mod P, if any rank from r on needs it. P - 1 hops at most.
 std::vector<Step> ring_steps(const Problem& problem, const Layouts& layouts, int rank);
 std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts, int rank);
+
+// The steps of every rank, one rank after the other. What all ranks need of each other is worked out once: P
+// ranks cost P^2, where a call for each would cost P^3.
+void for_each_rank_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
+                         const std::function<void(int rank, const std::vector<Step>& steps)>& visit);
+void for_each_ring_steps(const Problem& problem, const Layouts& layouts,
+                         const std::function<void(int rank, const std::vector<Step>& steps)>& visit);
 
 // The heads that one lap carries: KV units kv_begin <= u < kv_end, where unit u is KV head
 // u mod kv_heads of batch entry u / kv_heads, with all their query heads.

@@ -18,15 +18,15 @@ ProgressClock::Clock::duration checked_deadline(double seconds) {
 
 }  // namespace
 
-ProgressClock::ProgressClock(double deadline_s)
-    : deadline_(checked_deadline(deadline_s)), last_(Clock::now().time_since_epoch().count()) {}
+ProgressClock::ProgressClock(double deadline_s, Clock::time_point now)
+    : deadline_(checked_deadline(deadline_s)), last_(now.time_since_epoch().count()) {}
 
-void ProgressClock::note() noexcept {
-  const Clock::rep now = Clock::now().time_since_epoch().count();
+void ProgressClock::note(Clock::time_point now) noexcept {
+  const Clock::rep ticks = now.time_since_epoch().count();
   // Many ranks share this word: a store for every piece of computation would bounce its cache line, and a
   // hundredth of the deadline is precise enough.
-  if (now - last_.load(std::memory_order_relaxed) > deadline_.count() / 100)
-    last_.store(now, std::memory_order_relaxed);
+  if (ticks - last_.load(std::memory_order_relaxed) > deadline_.count() / 100)
+    last_.store(ticks, std::memory_order_relaxed);
 }
 
 ProgressClock::Clock::time_point ProgressClock::expiry(Clock::time_point began) const noexcept {

@@ -13,20 +13,20 @@
 namespace kvring {
 
 // Deadlines count from the last sign of life, not from the start of a wait: a neighbour that is slow but
-// still computes is not dead. Thread-safe.
+// still computes is not dead. What time it is, its owner says: tests have virtual time. Thread-safe.
 class ProgressClock {
  public:
   using Clock = std::chrono::steady_clock;
 
   // Throws InvalidArgument unless 0 < deadline_s <= kLongestDeadline.
-  explicit ProgressClock(double deadline_s);
+  ProgressClock(double deadline_s, Clock::time_point now);
 
   static constexpr double kLongestDeadline = 1e6;  // seconds, 11 days
 
   Clock::duration deadline() const noexcept { return deadline_; }
 
   // Somebody completed something.
-  void note() noexcept;
+  void note(Clock::time_point now) noexcept;
   // When a wait that began at `began` is to be given up, as far as is known now.
   Clock::time_point expiry(Clock::time_point began) const noexcept;
 

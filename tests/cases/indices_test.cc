@@ -6,7 +6,7 @@
 #include "kvring/partial.h"
 #include "mask/mask.h"
 #include "runtime/block.h"
-#include "runtime/memory.h"
+#include "schedule/memory.h"
 #include "runtime/query_panels.h"
 #include "tests/cases/cases.h"
 
@@ -165,9 +165,7 @@ TEST(Faults, MemoryLedgerOfTwoToThe40TokensWraps) {
   const LayoutSpec by_tokens{LayoutKind::kContiguous, 0, Cut::kTokens};
   const Layout layout = make_layout(by_tokens, kTokens, {}, p.tile, 8);
   const Layouts layouts{layout, layout};
-  std::vector<BlockMap> blocks;
-  for (const Shard& s : layouts.kv.shards) blocks.emplace_back(p, s, std::vector<Piece>{});
-  const Ledger ledger = memory_ledger({p, layouts, blocks, 1, false}, 3, p.kv_heads);
+  const Ledger ledger = memory_ledger({p, layouts, 1, false}, 3, p.kv_heads);
   const auto bytes = [&](std::string_view name) {
     for (const auto& [entry, size] : ledger)
       if (entry == name) return size;

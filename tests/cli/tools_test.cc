@@ -82,6 +82,8 @@ TEST_F(Tools, HelpBeginsWithExamples) {
                                                   {"generate", "--help"},
                                                   {"info", "--help"},
                                                   {"trace", "--help"},
+                                                  {"plan", "--help"},
+                                                  {"simulate", "--help"},
                                                   {"bench", "--help"},
                                                   {"bench", "kernel", "--help"},
                                                   {"bench", "attend", "--help"}}) {

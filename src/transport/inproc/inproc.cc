@@ -212,7 +212,7 @@ std::optional<Transport::Clock::time_point> InprocTransport::completed(Request r
 }
 
 void InprocTransport::progress() {
-  world_->clock().note();
+  world_->clock().note(Clock::now());
   if (!world_->failed()) return;
   World::Lock lock = world_->lock();
   world_->check(lock, rank_);

@@ -8,7 +8,8 @@
 
 namespace kvring::inproc {
 
-World::World(int ranks, double deadline_s) : ranks_(static_cast<std::size_t>(ranks)), clock_(deadline_s) {
+World::World(int ranks, double deadline_s)
+    : ranks_(static_cast<std::size_t>(ranks)), clock_(deadline_s, ProgressClock::Clock::now()) {
   gather_.parts.resize(ranks_.size());
 }
 
@@ -34,7 +35,7 @@ void World::wait(Lock& lock, int rank, const Wait& wait, bool guards_payload) {
     this->rank(rank).wake.wait_until(lock, expiry);
   }
   this->rank(rank).waiting = false;
-  clock_.note();
+  clock_.note(ProgressClock::Clock::now());
 }
 
 // Whoever keeps the others waiting waits for nobody. A rank whose wait has thrown still counts as waiting: it

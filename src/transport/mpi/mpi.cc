@@ -40,7 +40,7 @@ bool wants_thread(MpiProgress progress) {
 
 std::unique_ptr<Transport> make_mpi_transport(MPI_Comm communicator, double deadline_s,
                                               MpiProgress progress) {
-  const ProgressClock checks_the_deadline(deadline_s);
+  const ProgressClock checks_the_deadline(deadline_s, ProgressClock::Clock::now());
   require_mpi(communicator);
   const bool thread = wants_thread(progress);
   return std::make_unique<wire::WireTransport>(std::make_unique<mpi::MpiWire>(communicator),

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
+#include <type_traits>
 #include <utility>
 
 #include "transport/wire/block.h"
+#include "transport/wire/checksum.h"
 
 namespace kvring::wire {
 namespace {
@@ -12,10 +15,15 @@ namespace {
 // Small enough to leave at once on most networks, long enough for any message of the library.
 constexpr std::size_t kLongestReason = 2000;
 
+std::uint64_t checksum_of_note(std::string_view bytes) {
+  return checksum_of(std::as_bytes(std::span(bytes)).subspan(sizeof(std::uint64_t)));
+}
+
 }  // namespace
 
 // On the wire: this, and for a failure its text.
 struct Control::Note {
+  std::uint64_t checksum = 0;  // of all that follows
   Kind kind = Kind::kHeartbeat;
   std::int32_t timeout = 0;
   std::int32_t unheard = -1;
@@ -25,14 +33,18 @@ struct Control::Note {
 
 Control::Control(Wire& wire) : wire_(wire) {
   heartbeats_.resize(static_cast<std::size_t>(wire.size()));
+  notes_.resize(static_cast<std::size_t>(wire.size()));
   peers_.resize(static_cast<std::size_t>(wire.size()));
   forgive_silence();
 }
 
 Control::Bytes Control::encode(const Note& note, std::string_view reason) {
+  static_assert(std::has_unique_object_representations_v<Note>);
   std::string bytes(sizeof note, '\0');
   std::memcpy(bytes.data(), &note, sizeof note);
   bytes += reason.substr(0, kLongestReason);
+  const std::uint64_t checksum = checksum_of_note(bytes);
+  std::memcpy(bytes.data(), &checksum, sizeof checksum);
   return std::make_shared<const std::string>(std::move(bytes));
 }
 
@@ -42,7 +54,7 @@ Operation Control::send(int to, const Bytes& bytes) {
 
 void Control::send_to_all(const Bytes& bytes) {
   for (int to = 0; to < wire_.size(); ++to)
-    if (to != wire_.rank()) notes_.push_back(send(to, bytes));
+    if (to != wire_.rank()) notes_[static_cast<std::size_t>(to)].push_back(send(to, bytes));
 }
 
 bool Control::retire(Operation& operation) {
@@ -58,11 +70,11 @@ void Control::send_heartbeat(const Status& status) {
 }
 
 void Control::send_finished(const std::vector<Account>& accounts) {
-  for (int to = 0; to < wire_.size(); ++to)
-    if (to != wire_.rank())
-      notes_.push_back(send(to, encode({.kind = Kind::kFinished,
-                                        .status = {},
-                                        .account = accounts[static_cast<std::size_t>(to)]})));
+  for (int to = 0; to < wire_.size(); ++to) {
+    const auto i = static_cast<std::size_t>(to);
+    if (to == wire_.rank()) continue;
+    notes_[i].push_back(send(to, encode({.kind = Kind::kFinished, .status = {}, .account = accounts[i]})));
+  }
 }
 
 void Control::send_failure(const Failure& failure, const Status& status) {
@@ -79,7 +91,7 @@ void Control::send_stopped(const Status& status) {
 }
 
 bool Control::poll() {
-  std::erase_if(notes_, [&](Operation& operation) { return retire(operation); });
+  all_left();
   bool progress = false;
   while (const std::optional<Arrival> arrival = wire_.take(kControlTag))
     progress |= read(arrival->from, arrival->bytes);
@@ -90,6 +102,9 @@ bool Control::read(int from, std::string_view bytes) {
   Note note;
   if (bytes.size() < sizeof note) return false;
   std::memcpy(&note, bytes.data(), sizeof note);
+  // One bit makes a heartbeat the end of a rank. A damaged note is as one that was lost: the next heartbeat
+  // says the same, and silence ends what must end.
+  if (note.checksum != checksum_of_note(bytes)) return false;
   Peer& peer = peers_[static_cast<std::size_t>(from)];
   peer.heard = wire_.now();
   if (note.kind == Kind::kFinished) {
@@ -109,20 +124,25 @@ bool Control::all_finished() const noexcept {
          std::ssize(peers_);
 }
 
-bool Control::all_stopped() const noexcept { return all_stopped_but_silent_since(Clock::time_point::min()); }
-
-bool Control::all_stopped_but_silent_since(Clock::time_point time) const noexcept {
-  for (int r = 0; r < wire_.size(); ++r) {
-    const Peer& p = peer(r);
-    if (r != wire_.rank() && !p.stopped && !p.finished && p.heard >= time) return false;
-  }
-  return true;
+bool Control::has_left(int to) {
+  const auto i = static_cast<std::size_t>(to);
+  std::erase_if(notes_[i], [&](Operation& operation) { return retire(operation); });
+  return retire(heartbeats_[i]) && notes_[i].empty();
 }
 
 bool Control::all_left() {
-  bool left = notes_.empty();
-  for (Operation& heartbeat : heartbeats_) left = retire(heartbeat) && left;
+  bool left = true;
+  for (int to = 0; to < wire_.size(); ++to) left = has_left(to) && left;
   return left;
+}
+
+bool Control::all_stopped(Clock::time_point since) {
+  for (int r = 0; r < wire_.size(); ++r) {
+    const Peer& p = peer(r);
+    if (r == wire_.rank() || p.finished) continue;
+    if (p.stopped ? !has_left(r) : p.heard >= since) return false;
+  }
+  return true;
 }
 
 void Control::forgive_silence() {

@@ -1,6 +1,6 @@
 // What ranks tell each other beside blocks: that they are alive and what they wait for, that they finished,
 // failed or stopped. Each rank tells every other one directly. At a heartbeat every tenth of the deadline
-// that is few messages (1,024 ranks, 30 s: 341 a second of 56 bytes from each), and it needs no forwarding,
+// that is few messages (1,024 ranks, 30 s: 341 a second of 64 bytes from each), and it needs no forwarding,
 // where stale news could go round in circles and keep a dead ring alive.
 #pragma once
 
@@ -63,10 +63,10 @@ class Control {
   const std::optional<Failure>& failure() const noexcept { return failure_; }  // the first that was told
   const Peer& peer(int rank) const { return peers_[static_cast<std::size_t>(rank)]; }
   bool all_finished() const noexcept;  // all others
-  bool all_stopped() const noexcept;   // all others, or finished
-  // All others, but for those that had not been heard for some time when they were asked.
-  bool all_stopped_but_silent_since(Clock::time_point time) const noexcept;
   bool all_left();                     // nothing is being sent
+  // All others have stopped and know what this rank told them, or have finished; but for those of which
+  // nothing was heard since then.
+  bool all_stopped(Clock::time_point since = Clock::time_point::min());
   // Whoever did not listen for a while cannot blame others for having heard nothing.
   void forgive_silence();
 
@@ -79,12 +79,13 @@ class Control {
   Operation send(int to, const Bytes& bytes);
   void send_to_all(const Bytes& bytes);
   bool retire(Operation& operation);
+  bool has_left(int to);  // everything that is for that rank
   bool read(int from, std::string_view bytes);
 
   Wire& wire_;
-  std::vector<Operation> heartbeats_;  // by rank
-  std::vector<Operation> notes_;
-  std::vector<Peer> peers_;  // by rank
+  std::vector<Operation> heartbeats_;          // by rank
+  std::vector<std::vector<Operation>> notes_;  // by rank
+  std::vector<Peer> peers_;                    // by rank
   std::optional<Failure> failure_;
 };
 

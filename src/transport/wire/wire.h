@@ -2,7 +2,7 @@
 // one tag, and one collective. MPI is such a network; tests have one with a clock and faults of its own.
 //
 // Nothing here blocks but nap() and close(). Errors of the network are TransportError. Used by one thread at
-// a time.
+// a time, but for now().
 #pragma once
 
 #include <chrono>

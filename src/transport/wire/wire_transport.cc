@@ -30,7 +30,7 @@ constexpr int kTriesAtOnce = 64;
 
 WireTransport::WireTransport(std::unique_ptr<Wire> wire, const WireOptions& options)
     : wire_(std::move(wire)),
-      clock_(options.deadline_s),
+      clock_(options.deadline_s, wire_->now()),
       largest_piece_(options.largest_piece),
       control_(*wire_),
       accounts_(static_cast<std::size_t>(wire_->size())),
@@ -82,7 +82,7 @@ Transport::Request WireTransport::post_send(int to, const MessageHeader& header,
   check_peer(to, rank(), size());
   const Lock lock(mutex_);
   const Link link{to, accounts_[static_cast<std::size_t>(to)].sent++, largest_piece_};
-  sends_.try_emplace(next_, OutgoingBlock(link, header, payload), std::nullopt);
+  sends_.try_emplace(next_, Outgoing{OutgoingBlock(link, header, payload), std::nullopt});
   wake();
   return next_++;
 }
@@ -92,7 +92,7 @@ Transport::Request WireTransport::post_forward(Request receive, int to) {
   const Lock lock(mutex_);
   receive_of(receive);
   const Link link{to, accounts_[static_cast<std::size_t>(to)].sent++, largest_piece_};
-  bind_if_there(sends_.try_emplace(next_, OutgoingBlock(link), receive).first->second);
+  bind_if_there(sends_.try_emplace(next_, Outgoing{OutgoingBlock(link), receive}).first->second);
   wake();
   return next_++;
 }
@@ -157,7 +157,7 @@ std::optional<Clock::time_point> WireTransport::completed(Request request) const
 
 void WireTransport::progress() {
   progress_.fetch_add(1, std::memory_order_relaxed);
-  clock_.note();
+  clock_.note(wire_->now());
   if (!thread_.joinable()) {
     const Lock lock(mutex_);
     pump();
@@ -209,8 +209,12 @@ void WireTransport::wait(Lock& lock, const Waiting& waiting) {
       if (outcome == Outcome::kNever)
         stop(ErrorCode::kTransport, finished_text(rank(), waiting.what, waiting.peers(), waiting.finished()),
              true);
-      else if (now >= clock_.expiry(began))
+      else if (last_pump_ >= clock_.expiry(began)) {
+        // It has listened that long: where it was stopped itself, what came meanwhile has counted.
         stop(ErrorCode::kTimeout, timeout_text(rank(), now - began, waiting.what, waiting.peers()), true);
+        // It may answer again before anybody is blamed, but it was away: five heartbeats did not come.
+        failure_->unheard = silent_rank(now, clock_.deadline() / 2);
+      }
     }
     if (state_ == State::kStopped) {
       waiting_ = nullptr;
@@ -219,7 +223,7 @@ void WireTransport::wait(Lock& lock, const Waiting& waiting) {
     sleep(lock, clock_.expiry(began));
   }
   waiting_ = nullptr;
-  clock_.note();
+  clock_.note(wire_->now());
 }
 
 // Until something may have changed.
@@ -294,10 +298,10 @@ bool WireTransport::pump_running() {
   if (gathering_) moved |= gathering_->pump(*wire_);
   if (moved) {
     progress_.fetch_add(1, std::memory_order_relaxed);
-    clock_.note();
+    clock_.note(wire_->now());
   }
   // A sign of life of others is not passed on: they tell every rank themselves.
-  if (control_.poll()) clock_.note();
+  if (control_.poll()) clock_.note(wire_->now());
   if (state_ == State::kClosing) pump_closing();
   pump_heartbeat();
   if (control_.failure())
@@ -336,20 +340,26 @@ Status WireTransport::status() const noexcept {
   return {progress_.load(std::memory_order_relaxed), waiting_ ? 1 : 0, waiting_ ? waiting_->on : -1};
 }
 
-void WireTransport::check_silence(Clock::time_point now) {
+// The first rank of which nothing was heard for that long; -1: none.
+int WireTransport::silent_rank(Clock::time_point now, Clock::duration silence) const {
   for (int r = 0; r < size(); ++r) {
     const Peer& peer = control_.peer(r);
-    if (r == rank() || peer.finished || now - peer.heard < clock_.deadline()) continue;
-    const std::string who =
-        waiting_ ? timeout_text(rank(), now - waiting_since_, waiting_->what, waiting_->peers()) + ", and"
-                 : fmt::format("rank {}", rank());
-    stop(ErrorCode::kTimeout,
-         fmt::format("{} has heard nothing of rank {} for {:.1f} s", who, r,
-                     std::chrono::duration<double>(now - peer.heard).count()),
-         true);
-    failure_->unheard = r;
-    return;
+    if (r != rank() && !peer.finished && now - peer.heard >= silence) return r;
   }
+  return -1;
+}
+
+void WireTransport::check_silence(Clock::time_point now) {
+  const int silent = silent_rank(now, clock_.deadline());
+  if (silent < 0) return;
+  const std::string who =
+      waiting_ ? timeout_text(rank(), now - waiting_since_, waiting_->what, waiting_->peers()) + ", and"
+               : fmt::format("rank {}", rank());
+  stop(ErrorCode::kTimeout,
+       fmt::format("{} has heard nothing of rank {} for {:.1f} s", who, silent,
+                   std::chrono::duration<double>(now - control_.peer(silent).heard).count()),
+       true);
+  failure_->unheard = silent;
 }
 
 // Another rank told of its failure.
@@ -391,19 +401,19 @@ void WireTransport::pump_stopping() {
         control_.send_stopped(stopped_status_);
       return true;
     });
-    for (auto& [request, block] : receives_) try_to([&] { return block.cancel(*wire_), true; });
+    for (auto& entry : receives_) try_to([&] { return entry.second.cancel(*wire_), true; });
   }
   bool over = try_to([&] {
     control_.poll();
-    return control_.all_left() && control_.all_stopped();
+    return control_.all_stopped();
   });
-  for (auto& [request, send] : sends_) over &= try_to([&] { return send.block.retire(*wire_); });
-  for (auto& [request, block] : receives_) over &= try_to([&] { return block.retire(*wire_); });
+  for (auto& entry : sends_) over &= try_to([&] { return entry.second.block.retire(*wire_); });
+  for (auto& entry : receives_) over &= try_to([&] { return entry.second.retire(*wire_); });
   const Clock::time_point now = wire_->now();
   // Whoever has missed two heartbeats and does not answer to this either is gone: a launcher that is about to
   // kill all leaves little time to say so.
-  const bool hopeless =
-      now >= asked_ + kHopeless && control_.all_stopped_but_silent_since(asked_ - clock_.deadline() / 4);
+  const bool hopeless = now >= asked_ + kHopeless &&
+                        try_to([&] { return control_.all_stopped(asked_ - clock_.deadline() / 4); });
   if (over || hopeless || now >= give_up_) settle();
 }
 

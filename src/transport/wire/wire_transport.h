@@ -90,6 +90,7 @@ class WireTransport final : public Transport {
   void pump_stopping();
   void pump_closing();
   void pump_heartbeat();
+  int silent_rank(Clock::time_point now, Clock::duration silence) const;
   void check_silence(Clock::time_point now);
   bool busy() const noexcept;
 

@@ -1,11 +1,12 @@
-#include "runtime/memory.h"
+#include "schedule/memory.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "kvring/error.h"
-#include "runtime/block_attention.h"
+#include "schedule/work_cut.h"
 
 namespace kvring {
 namespace {
@@ -24,30 +25,19 @@ const Shard& shard_of(const Layout& layout, int rank) {
 
 // The most bytes per KV unit of any block that rank 0 <= r < P may hold; blocks of a ring differ by a tile or
 // two.
-std::int64_t largest_block(const MemoryCase& c) {
+std::int64_t largest_block(const MemoryInputs& c) {
   std::int64_t bytes = 0;
-  for (const BlockMap& block : c.blocks) bytes = std::max(bytes, block.bytes(1));
+  for (const Shard& shard : c.layouts.kv.shards) bytes = std::max(bytes, unit_block_bytes(c.problem, shard));
   return bytes;
-}
-
-// The rank that would hold most, and how much.
-std::pair<int, std::int64_t> fullest_rank(const MemoryCase& c, std::int64_t heads_per_lap) {
-  std::pair<int, std::int64_t> fullest{0, 0};
-  for (int rank = 0; rank < static_cast<int>(c.layouts.q.shards.size()); ++rank) {
-    const std::int64_t held = ledger_total(memory_ledger(c, rank, heads_per_lap));
-    if (held > fullest.second) fullest = {rank, held};
-  }
-  return fullest;
 }
 
 // The smallest ring, up to 1,024 ranks and within a sixteenth, whose every rank would fit with that many KV
 // units per lap; 0 for none.
-int ranks_that_fit(const MemoryCase& c, std::int64_t heads_per_lap, std::int64_t limit) {
+int ranks_that_fit(const MemoryInputs& c, std::int64_t heads_per_lap, std::int64_t limit) {
   if (c.layouts.q.spec.kind == LayoutKind::kCustom) return 0;
   for (int ranks = static_cast<int>(c.layouts.q.shards.size()) + 1; ranks <= 1024; ranks += 1 + ranks / 16) {
     const Layouts layouts = make_layouts(c.layouts.q.spec, c.problem, ranks);
-    const std::vector<BlockMap> blocks = make_block_maps(c.problem, layouts.kv);
-    const MemoryCase larger{c.problem, layouts, blocks, c.threads, c.passes_pointers};
+    const MemoryInputs larger{c.problem, layouts, c.threads, c.passes_pointers};
     if (fullest_rank(larger, heads_per_lap).second <= limit) return ranks;
   }
   return 0;
@@ -61,20 +51,19 @@ std::int64_t ledger_total(const Ledger& ledger) {
   return sum;
 }
 
-WorkspaceSizes workspace_sizes(const MemoryCase& c, int rank, std::int64_t heads_per_lap) {
+WorkspaceSizes workspace_sizes(const MemoryInputs& c, int rank, std::int64_t heads_per_lap) {
   WorkspaceSizes sizes;
   sizes.slots = c.layouts.q.shards.size() == 1 ? 1 : 2;
-  const std::int64_t own = c.blocks[static_cast<std::size_t>(rank)].bytes(1);
+  const std::int64_t own = unit_block_bytes(c.problem, shard_of(c.layouts.kv, rank));
   sizes.slot = heads_per_lap * (c.passes_pointers || sizes.slots == 1 ? own : largest_block(c));
   sizes.units = heads_per_lap;
-  sizes.accumulators =
-      BlockAttention::accumulator_bytes({c.problem, shard_of(c.layouts.q, rank), heads_per_lap,
-                                         static_cast<int>(c.layouts.q.shards.size()), c.threads});
-  sizes.scratch = BlockAttention::scratch_bytes(c.problem);
+  sizes.accumulators = accumulator_bytes({c.problem, shard_of(c.layouts.q, rank), heads_per_lap,
+                                          static_cast<int>(c.layouts.q.shards.size()), c.threads});
+  sizes.scratch = scratch_bytes(c.problem);
   return sizes;
 }
 
-Ledger memory_ledger(const MemoryCase& c, int rank, std::int64_t heads_per_lap) {
+Ledger memory_ledger(const MemoryInputs& c, int rank, std::int64_t heads_per_lap) {
   const Problem& p = c.problem;
   const std::int64_t q = shard_of(c.layouts.q, rank).tokens();
   const std::int64_t kv = shard_of(c.layouts.kv, rank).tokens();
@@ -92,17 +81,34 @@ Ledger memory_ledger(const MemoryCase& c, int rank, std::int64_t heads_per_lap) 
   return ledger;
 }
 
-std::int64_t choose_heads_per_lap(const MemoryCase& c, const RingOptions& options) {
+std::pair<int, std::int64_t> fullest_rank(const MemoryInputs& c, std::int64_t heads_per_lap) {
+  std::pair<int, std::int64_t> fullest{0, 0};
+  std::set<std::pair<std::int64_t, std::int64_t>> seen;  // ranks with as many tokens hold as much
+  for (int rank = 0; rank < static_cast<int>(c.layouts.q.shards.size()); ++rank) {
+    if (!seen.emplace(shard_of(c.layouts.q, rank).tokens(), shard_of(c.layouts.kv, rank).tokens()).second)
+      continue;
+    const std::int64_t held = ledger_total(memory_ledger(c, rank, heads_per_lap));
+    if (held > fullest.second) fullest = {rank, held};
+  }
+  return fullest;
+}
+
+std::int64_t units_per_message(std::int64_t unit_bytes, std::int64_t all) noexcept {
+  return std::clamp<std::int64_t>(kEfficientMessage / std::max<std::int64_t>(unit_bytes, 1), 1, all);
+}
+
+std::int64_t fitting_heads_per_lap(const MemoryInputs& c, const RingOptions& options) {
   const std::int64_t units = c.problem.batch * c.problem.kv_heads;
-  std::int64_t chosen = std::min(options.heads_per_lap, units);
-  if (chosen == 0) {
-    chosen =
-        std::clamp<std::int64_t>(kEfficientMessage / std::max<std::int64_t>(largest_block(c), 1), 1, units);
-  }
+  if (options.heads_per_lap > 0) return std::min(options.heads_per_lap, units);
+  std::int64_t chosen = units_per_message(largest_block(c), units);
   if (options.rank_memory == 0) return chosen;
-  if (options.heads_per_lap == 0) {
-    while (chosen > 1 && fullest_rank(c, chosen).second > options.rank_memory) --chosen;
-  }
+  while (chosen > 1 && fullest_rank(c, chosen).second > options.rank_memory) --chosen;
+  return chosen;
+}
+
+std::int64_t choose_heads_per_lap(const MemoryInputs& c, const RingOptions& options) {
+  const std::int64_t chosen = fitting_heads_per_lap(c, options);
+  if (options.rank_memory == 0) return chosen;
   const auto [rank, held] = fullest_rank(c, chosen);
   if (held <= options.rank_memory) return chosen;
   const int ranks = ranks_that_fit(c, chosen, options.rank_memory);

@@ -1,0 +1,192 @@
+// kvring simulate: a ring played in virtual time on a described network.
+#include "planner/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/exit_code.h"
+#include "cli/plan_options.h"
+#include "cli/values.h"
+#include "kvring/error.h"
+#include "kvring/version.h"
+#include "planner/text.h"
+
+namespace kvring::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kDescription =
+    R"(Plays a ring step by step in virtual time, on up to 4096 ranks of a described machine.
+
+Examples:
+  kvring simulate --machine h100 --ranks 64 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 1048576 --causal
+  kvring simulate --machine h100 --ranks 64 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 1048576 --causal \
+    --layout contiguous --faults slow=3:1.5,link=7:4 --jitter 0.1 --seed 1
+  kvring simulate --machine cpu-100gbe --ranks 16 --q-heads 32 --head-dim 128 --seq-len 262144 \
+    --faults stop=5:0.25)";
+
+struct Options {
+  PlanOptions plan;
+  std::optional<std::string> jitter, seed, faults, timeout;
+  bool json = false;
+};
+
+// "slow=3:1.5": kind, rank and number.
+void add_fault(Faults& faults, const std::string& text, std::string_view part) {
+  const std::size_t equals = std::min(part.find('='), part.size());
+  const std::size_t colon = std::min(part.find(':', equals), part.size());
+  const std::string_view kind = part.substr(0, equals);
+  if ((kind != "slow" && kind != "link" && kind != "stop") || colon == part.size())
+    throw InvalidArgument(
+        fmt::format("--faults is '{}'; it must be a list of slow=RANK:FACTOR, link=RANK:FACTOR and "
+                    "stop=RANK:SECONDS, such as slow=3:1.5,stop=5:0.25",
+                    text));
+  const std::int64_t rank = parse_integer("a rank of --faults", part.substr(equals + 1, colon - equals - 1));
+  if (rank < 0 || rank >= kMostPlanRanks)
+    throw InvalidArgument(
+        fmt::format("a rank of --faults is {}; it must be 0 to {}", rank, kMostPlanRanks - 1));
+  const double number = parse_real("a number of --faults", std::string(part.substr(colon + 1)));
+  if (!(number >= 0 && number <= 1e9))
+    throw InvalidArgument(
+        fmt::format("a number of --faults is {}; it must be 0 to 1e9", part.substr(colon + 1)));
+  const int r = static_cast<int>(rank);
+  if (kind == "slow") faults.ranks.push_back({r, number});
+  if (kind == "link") faults.links.push_back({r, number});
+  if (kind == "stop") faults.stops.push_back({r, number});
+}
+
+SimulationOptions understand_simulation(const Options& o) {
+  SimulationOptions options;
+  const auto real = [](const char* flag, const std::optional<std::string>& text, double least,
+                       double otherwise) {
+    if (!text) return otherwise;
+    const double value = parse_real(flag, *text);
+    if (!(value >= least && value <= 1e6))
+      throw InvalidArgument(fmt::format("{} is {}; it must be {} to 1e6", flag, *text, least));
+    return value;
+  };
+  options.jitter = real("--jitter", o.jitter, 0, 0);
+  options.timeout_s = real("--timeout", o.timeout, 0.001, options.timeout_s);
+  if (o.seed) options.seed = static_cast<std::uint64_t>(parse_integer("--seed", *o.seed));
+  if (!o.faults) return options;
+  std::string_view rest = *o.faults;
+  for (;;) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    add_fault(options.faults, *o.faults, rest.substr(0, comma));
+    if (comma == rest.size()) return options;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+double exposed(const RankTimes& r) { return r.late_s + r.transfer_s + r.send_s; }
+
+std::string stall_text(const Stall& s, int ranks) {
+  if (s.peer == s.rank)
+    return fmt::format("rank {} stopped in lap {}, step {} of {}, and no other rank waited for it", s.rank,
+                       s.lap, s.step, ranks);
+  return fmt::format("rank {} gives up at {}: it waits for {} (lap {}, step {} of {}) {} rank {}", s.rank,
+                     seconds_text(s.at_s),
+                     s.receives ? fmt::format("block {}", s.block) : "the end of its send", s.lap, s.step,
+                     ranks, s.receives ? "from" : "to", s.peer);
+}
+
+Json simulation_json(const PlanQuery& query, const Setting& setting, const Simulation& s) {
+  Json json = {{"schema_version", kSchemaVersion},
+               {"version", version()},
+               {"machine", query.machine.name},
+               {"ranks", setting.ranks()},
+               {"layout", layout_name(query.workload.layout.kind)},
+               {"stalled", s.stall.has_value()}};
+  if (s.stall) {
+    json["stall"] = {{"rank", s.stall->rank}, {"peer", s.stall->peer},
+                     {"lap", s.stall->lap},   {"step", s.stall->step},
+                     {"at_s", s.stall->at_s}, {"message", stall_text(*s.stall, setting.ranks())}};
+    return json;
+  }
+  json["total_s"] = s.total_s;
+  json["planned_s"] = price_ring(setting).total_s;
+  json["efficiency"] = s.efficiency;
+  json["laps"] = s.laps;
+  json["laps_played"] = s.laps_played;
+  json["played_s"] = s.played_s;
+  json["critical_path"] = {{"compute_s", s.path.compute_s},
+                           {"transfer_s", s.path.transfer_s},
+                           {"transfers", s.path.transfers},
+                           {"begins_at_rank", s.path.begins_at},
+                           {"ends_at_rank", s.path.ends_at}};
+  json["per_rank"] = Json::array();
+  for (const RankTimes& r : s.ranks)
+    json["per_rank"].push_back({{"compute_s", r.compute_s},
+                                {"exposed_s", exposed(r)},
+                                {"exposed_late_s", r.late_s},
+                                {"exposed_transfer_s", r.transfer_s},
+                                {"exposed_send_s", r.send_s},
+                                {"end_s", r.end_s}});
+  return json;
+}
+
+std::string simulation_text(const PlanQuery& query, const Setting& setting, const Simulation& s) {
+  std::string text =
+      fmt::format("{} ranks of {}, {} layout, {} queries x {} keys\n", setting.ranks(), query.machine.name,
+                  layout_name(query.workload.layout.kind), count_text(query.workload.problem.q_len),
+                  count_text(query.workload.problem.kv_len));
+  if (s.stall) return text + stall_text(*s.stall, setting.ranks()) + "\n";
+  text += fmt::format("takes {}, of which the ranks compute {} (planned: {})\n", seconds_text(s.total_s),
+                      percent_text(s.efficiency), seconds_text(price_ring(setting).total_s));
+  const auto by_exposed = [](const RankTimes& a, const RankTimes& b) { return exposed(a) < exposed(b); };
+  const auto worst = std::max_element(s.ranks.begin(), s.ranks.end(), by_exposed);
+  double sum = 0;
+  for (const RankTimes& r : s.ranks) sum += exposed(r);
+  text += fmt::format(
+      "in the {} of {} laps played, {}: a rank waits {}, at most rank {} with {} ({} for late senders, {} "
+      "for "
+      "transfers, {} for sends)\n",
+      s.laps_played, s.laps, seconds_text(s.played_s),
+      seconds_text(sum / static_cast<double>(s.ranks.size())), worst - s.ranks.begin(),
+      seconds_text(exposed(*worst)), seconds_text(worst->late_s), seconds_text(worst->transfer_s),
+      seconds_text(worst->send_s));
+  return text + fmt::format("critical path, from rank {} to {}: {} of computing and {} transfers of {}\n",
+                            s.path.begins_at, s.path.ends_at, seconds_text(s.path.compute_s),
+                            s.path.transfers, seconds_text(s.path.transfer_s));
+}
+
+int run_simulate(const Options& options) {
+  const PlanQuery query = understand(options.plan);
+  if (!query.ranks) throw InvalidArgument("--ranks is missing: the ring size, such as 64");
+  const SimulationOptions simulation_options = understand_simulation(options);
+  const Setting setting(query.machine, query.workload, {*query.ranks, query.ranks_per_node, {}});
+  const Simulation simulation = simulate(setting, simulation_options);
+  if (options.json) {
+    fmt::print("{}\n", simulation_json(query, setting, simulation).dump(2));
+  } else {
+    fmt::print("{}", simulation_text(query, setting, simulation));
+  }
+  return kDone;
+}
+
+}  // namespace
+
+Command add_simulate(CLI::App& program) {
+  CLI::App* app = program.add_subcommand("simulate", kDescription);
+  auto o = std::make_shared<Options>();
+  add_machine_flags(*app, o->plan);
+  add_workload_flags(*app, o->plan);
+  const auto add = [&](const char* flag, std::optional<std::string>& value, const char* type,
+                       const char* help) {
+    app->add_option(flag, value, help)->type_name(type)->group("Simulation");
+  };
+  add("--jitter", o->jitter, "X", "Every computing and transfer takes up to 1 + X times as long (default 0)");
+  add("--seed", o->seed, "N", "Of the jitter (default 0)");
+  add("--faults", o->faults, "LIST",
+      "slow=RANK:FACTOR, link=RANK:FACTOR (to the next rank), stop=RANK:SECONDS");
+  add("--timeout", o->timeout, "S", "A rank gives up after S seconds without progress (default 30)");
+  app->add_flag("--json", o->json, "Print one JSON object")->disable_flag_override()->group("Output");
+  return {app, [o] { return run_simulate(*o); }, [o] { return o->json; }};
+}
+
+}  // namespace kvring::cli

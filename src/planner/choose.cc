@@ -1,0 +1,196 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "planner/plan.h"
+#include "planner/text.h"
+
+namespace kvring {
+namespace {
+
+// Prices this close are as good as equal: the simpler, or what this build has, is taken.
+constexpr double kTie = 1.02;
+
+const Price* best_of(const std::vector<Price>& prices, bool here) {
+  const Price* best = nullptr;
+  for (const Price& price : prices) {
+    if (!(here ? price.runs_here() : price.usable())) continue;
+    if (best == nullptr || price.total_s < best->total_s) best = &price;
+  }
+  return best;
+}
+
+// The fastest, or what this build has where that is as good.
+const Price* best_price(const std::vector<Price>& prices) {
+  const Price* best = best_of(prices, false);
+  const Price* here = best_of(prices, true);
+  return here != nullptr && here->total_s <= kTie * best->total_s ? here : best;
+}
+
+struct Smaller {
+  int ranks = 0;
+  double total_s = 0;
+};
+
+// A smaller ring, or no ring, that is at least as fast as the ring at hand.
+std::optional<Smaller> smaller_ring(const PlanQuery& query, const Setting& s, double total_s) {
+  std::optional<Smaller> best;
+  for (int ranks = s.ranks() / 2; ranks >= 1; ranks /= 2) {
+    Placement placement = s.placement();
+    placement.ranks = ranks;
+    const Setting smaller(query.machine, query.workload, placement);
+    const Price ring = price_ring(smaller);
+    if (!ring.fits || ring.total_s > total_s) continue;
+    if (!best || ring.total_s <= best->total_s) best = Smaller{ranks, ring.total_s};
+  }
+  return best;
+}
+
+std::string hop_text(const Hop& hop) {
+  return fmt::format("the hop from rank {} to {} {} takes {}", hop.from, hop.to,
+                     hop.between_nodes ? "between nodes" : "within a node", seconds_text(hop.seconds));
+}
+
+std::string ring_reason(const Setting& s, const Price& ring) {
+  const std::int64_t break_even = break_even_slice(s);
+  const Hop hop = s.network().slowest_hop(static_cast<double>(ring.bytes_per_hop));
+  if (ring.bytes_per_hop == 0)
+    return fmt::format("ring: no rank needs a block of another, so nothing travels and it takes {}",
+                       seconds_text(ring.total_s));
+  if (ring.exposed_s < 0.01 * ring.total_s)
+    return fmt::format(
+        "ring: every hop hides behind its step ({} of transfer, {} of computing), since slices of {} tokens "
+        "are "
+        "longer than the {} that hide one",
+        seconds_text(hop.seconds), seconds_text(ring.compute_s_per_step), count_text(s.slice_queries()),
+        count_text(break_even));
+  return fmt::format(
+      "ring: it is the fastest of what fits although {} of its {} are exposed, since {} and only slices of "
+      "{} tokens "
+      "or more would hide that, not {}",
+      percent_text(ring.exposed_s / ring.total_s), seconds_text(ring.total_s), hop_text(hop),
+      count_text(break_even), count_text(s.slice_queries()));
+}
+
+std::string other_reason(const Setting& s, const Price& best, const std::vector<Price>& prices) {
+  const Price& ring = prices.front();
+  const std::string against =
+      ring.usable()
+          ? fmt::format("{} against {} of the ring", seconds_text(best.total_s), seconds_text(ring.total_s))
+          : fmt::format("{}; the ring does not fit", seconds_text(best.total_s));
+  const std::string sizes = fmt::format("{} per message where the ring moves {} of keys and values per hop",
+                                        decimal_bytes_text(static_cast<double>(best.bytes_per_hop)),
+                                        decimal_bytes_text(static_cast<double>(ring.bytes_per_hop)));
+  if (best.name == "tree")
+    return fmt::format("tree: for {} {} over {} keys, replicated queries and merged partials are {} ({})",
+                       count_text(s.problem().q_len), s.problem().q_len == 1 ? "query" : "queries",
+                       count_text(s.problem().kv_len), sizes, against);
+  if (best.name == "pass-q")
+    return fmt::format("pass-q: {} queries over {} keys with their accumulators are {} ({})",
+                       count_text(s.problem().q_len), count_text(s.problem().kv_len), sizes, against);
+  if (best.name == "tensor-parallel")
+    return fmt::format(
+        "tensor-parallel: {} query heads cut over {} devices need no ring, only sums of outputs ({})",
+        s.problem().q_heads, s.ranks(), against);
+  if (best.name == "ulysses")
+    return fmt::format("ulysses: heads divide over {} ranks, and two exchanges take less than {} hops ({})",
+                       s.ranks(), s.ranks() - 1, against);
+  std::int64_t step_by_step = 0;
+  for (const StepWork& step : s.work().steps) step_by_step += step.most_pairs;
+  if (static_cast<double>(s.work().most_of_query_rank) < static_cast<double>(step_by_step) / kTie)
+    return fmt::format("all-gather: steps are uneven, and a ring waits for the slowest rank in each ({})",
+                       against);
+  return fmt::format("all-gather: slices of {} tokens are so short that fewer, larger messages win ({})",
+                     count_text(s.slice_queries()), against);
+}
+
+// Where no schedule fits at this size.
+Choice more_ranks(const PlanQuery& query, const Setting& s) {
+  Choice choice;
+  const double limit = query.machine.memory_bytes.value;
+  const auto model = static_cast<double>(ledger_total(s.memory().model));
+  for (int ranks = s.ranks() * 2; ranks <= kMostPlanRanks; ranks *= 2) {
+    Placement placement = s.placement();
+    placement.ranks = ranks;
+    if (static_cast<double>(ring_memory(query.machine, query.workload, placement).total()) > limit) continue;
+    choice.name = "more-ranks";
+    choice.reason = fmt::format(
+        "more-ranks: {} {} would hold {} each, more than the {} there are; a ring of {} fits", s.ranks(),
+        s.ranks() == 1 ? "rank" : "ranks", decimal_bytes_text(static_cast<double>(s.memory().total())),
+        decimal_bytes_text(limit), ranks);
+    choice.run_ranks = ranks;
+    choice.run_schedule = "ring";
+    return choice;
+  }
+  choice.name = "nothing-fits";
+  choice.reason = fmt::format(
+      "nothing-fits: a rank would hold {} ({} of them the model) of {}, and no ring of up to {} ranks lowers "
+      "that "
+      "enough; cut the model further with --mesh tp=N,pp=N or --zero",
+      decimal_bytes_text(static_cast<double>(s.memory().total())), decimal_bytes_text(model),
+      decimal_bytes_text(limit), kMostPlanRanks);
+  return choice;
+}
+
+// Says what this build runs instead of a choice that it cannot run.
+void add_instead(const PlanQuery& query, const Setting& s, const Price& chosen, const Price* here,
+                 Choice& choice) {
+  if (chosen.not_here.empty()) {
+    choice.run_ranks = s.ranks();
+    choice.run_schedule = chosen.name;
+    return;
+  }
+  choice.reason += fmt::format("; this build cannot run it ({})", chosen.not_here);
+  if (here == nullptr) {
+    choice.reason += ", and nothing that it can run fits";
+    return;
+  }
+  choice.run_schedule = here->name;
+  choice.run_ranks = s.ranks();
+  double total_s = here->total_s;
+  if (const auto smaller = smaller_ring(query, s, here->total_s)) {
+    choice.run_schedule = "ring";
+    choice.run_ranks = smaller->ranks;
+    total_s = smaller->total_s;
+  }
+  choice.reason +=
+      fmt::format(", what it can run is {} on {} {} in {}", choice.run_schedule, *choice.run_ranks,
+                  *choice.run_ranks == 1 ? "rank" : "ranks", seconds_text(total_s));
+}
+
+}  // namespace
+
+Choice choose(const PlanQuery& query, const Setting& s, const std::vector<Price>& prices) {
+  const Price* best = best_price(prices);
+  if (best == nullptr) return more_ranks(query, s);
+  Choice choice;
+  if (s.ranks() == 1) {
+    choice.name = "one-rank";
+    choice.reason = fmt::format("one-rank: no ring, since one device holds all of it ({} of {}) and takes {}",
+                                decimal_bytes_text(static_cast<double>(s.memory().total())),
+                                decimal_bytes_text(query.machine.memory_bytes.value),
+                                seconds_text(prices.front().total_s));
+    choice.run_ranks = 1;
+    choice.run_schedule = "ring";
+    return choice;
+  }
+  if (const auto smaller = smaller_ring(query, s, best->total_s)) {
+    choice.name = smaller->ranks == 1 ? "one-rank" : "fewer-ranks";
+    choice.reason =
+        fmt::format("{}: {} takes {}, no longer than {} on {} ranks with {}, since {}", choice.name,
+                    smaller->ranks == 1 ? "one device holds all of it and"
+                                        : fmt::format("a ring of {} fits and", smaller->ranks),
+                    seconds_text(smaller->total_s), best->name, s.ranks(), seconds_text(best->total_s),
+                    hop_text(s.network().slowest_hop(static_cast<double>(prices.front().bytes_per_hop))));
+    choice.run_ranks = smaller->ranks;
+    choice.run_schedule = "ring";
+    return choice;
+  }
+  choice.name = best->name;
+  choice.reason = best->name == "ring" ? ring_reason(s, *best) : other_reason(s, *best, prices);
+  add_instead(query, s, *best, best_of(prices, true), choice);
+  return choice;
+}
+
+}  // namespace kvring

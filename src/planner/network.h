@@ -1,0 +1,54 @@
+// How long messages take between the ranks of a ring.
+#pragma once
+
+#include <cstdint>
+
+#include "planner/machine.h"
+
+namespace kvring {
+
+struct Hop {
+  int from = 0;
+  int to = 0;
+  bool between_nodes = false;
+  double seconds = 0;
+};
+
+// Ranks 0 .. ranks - 1 of a ring, `per_node` neighbours on each node. The machine must outlive it.
+class Network {
+ public:
+  // Throws InvalidArgument where the ring leaves the node and the machine has no links between nodes.
+  Network(const Machine& machine, int ranks, int per_node);
+
+  int ranks() const noexcept { return ranks_; }
+  int per_node() const noexcept { return per_node_; }
+  bool crosses_nodes() const noexcept { return ranks_ > per_node_; }
+  bool crosses(int from, int to) const noexcept { return from / per_node_ != to / per_node_; }
+
+  // Whether transfers within a node share what there is: in a ring all its ranks send at once.
+  bool shares_bus() const noexcept { return bus_share_ < 1; }
+  // Alone on its link.
+  double message_s(bool between_nodes, double bytes) const;
+  // A message from a rank to the next. In a ring each node sends one block at a time to the next node, so a
+  // crossing hop has a whole link to itself.
+  double hop_s(int from, double bytes) const;
+  double hop_bytes_per_s(bool between_nodes) const;
+  // The slowest hop of the ring; seconds 0 in a ring of one.
+  Hop slowest_hop(double bytes) const;
+
+  // `rounds_bytes` per rank pass through the slowest link, in log2 P messages: an all-gather by doubling.
+  double gather_s(double bytes) const;
+  // All ranks send each other rank its part of `bytes` at once; links out of a node are shared.
+  double all_to_all_s(double bytes) const;
+  // A message of `bytes` along a binary tree over all ranks; inside nodes where it can be.
+  double tree_s(double bytes) const;
+
+ private:
+  const Link& link(bool between_nodes) const;
+  const Machine& machine_;
+  int ranks_;
+  int per_node_;
+  double bus_share_ = 1;  // of the full speed, where all ranks of a node send to each other
+};
+
+}  // namespace kvring

@@ -1,0 +1,148 @@
+#include "planner/plan.h"
+
+#include <gmock/gmock.h>
+
+#include "kvring/error.h"
+#include "planner/test_support.h"
+
+namespace kvring {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+PlanQuery query_of(const Workload& workload, std::optional<int> ranks) {
+  PlanQuery query;
+  query.machine = round_machine();
+  query.workload = workload;
+  query.ranks = ranks;
+  return query;
+}
+
+TEST(Plan, ARingThatHidesItsHopsIsChosen) {
+  const Plan plan = make_plan(query_of(attention(1 << 16, 1 << 16, 1, 1), 8));
+  EXPECT_EQ(plan.choice.name, "ring");
+  EXPECT_THAT(plan.choice.reason, HasSubstr("every hop hides"));
+  EXPECT_EQ(plan.choice.run_schedule, "ring");
+  EXPECT_EQ(*plan.choice.run_ranks, 8);
+  EXPECT_EQ(plan.break_even_slice_tokens, 1000);
+  EXPECT_EQ(plan.slice_tokens, 8192);
+  EXPECT_TRUE(plan.slowest_hop.between_nodes);
+  EXPECT_TRUE(plan.larger.empty());
+}
+
+TEST(Plan, FewerRanksWhereHopsCostMoreThanTheyBring) {
+  PlanQuery query = query_of(attention(4096, 4096, 1, 1), 64);
+  const Plan plan = make_plan(query);
+  EXPECT_EQ(plan.choice.name, "fewer-ranks") << plan.choice.reason;
+  ASSERT_TRUE(plan.choice.run_ranks);
+  EXPECT_LT(*plan.choice.run_ranks, 64);
+  // What it names is no slower, in the same words of the planner.
+  query.ranks = plan.choice.run_ranks;
+  EXPECT_LE(make_plan(query).prices.front().total_s, plan.prices.front().total_s);
+}
+
+TEST(Plan, NoRingForWhatIsTooSmallToShare) {
+  const Plan plan = make_plan(query_of(attention(512, 512, 1, 1), 8));
+  EXPECT_EQ(plan.choice.name, "one-rank") << plan.choice.reason;
+  EXPECT_EQ(*plan.choice.run_ranks, 1);
+}
+
+TEST(Plan, OneQueryPerStepGoesToATreeAndSaysThatThisBuildHasNone) {
+  // One KV head: nothing for tensor parallelism to cut without copies.
+  PlanQuery query = query_of(attention(1, 1 << 24, 1, 1), 8);
+  const Plan plan = make_plan(query);
+  EXPECT_EQ(plan.choice.name, "tree") << plan.choice.reason;
+  if (!price_of(plan.prices, "tree").runs_here()) {
+    EXPECT_THAT(plan.choice.reason, HasSubstr("this build cannot run it"));
+    EXPECT_THAT(plan.choice.reason, HasSubstr("what it can run is ring on"));
+    EXPECT_EQ(plan.choice.run_schedule, "ring");
+  }
+}
+
+TEST(Plan, TensorParallelismWhereHeadsAbound) {
+  PlanQuery query = query_of(attention(512, 1 << 20, 64, 64), 4);
+  const Plan plan = make_plan(query);
+  EXPECT_EQ(plan.choice.name, "tensor-parallel") << plan.choice.reason;
+  EXPECT_THAT(plan.choice.reason, HasSubstr("belongs to the program around kvring"));
+}
+
+// Whatever the case: what is to be run can be run, or the reason says that it cannot.
+TEST(Plan, NeverRecommendsSilentlyWhatThisBuildCannotRun) {
+  for (const std::int64_t queries : {1, 512, 4096, 1 << 16}) {
+    for (const std::int64_t keys : {1 << 16, 1 << 20}) {
+      for (const int ranks : {1, 2, 8, 32}) {
+        const Plan plan = make_plan(query_of(attention(queries, keys, 8, 2), ranks));
+        ASSERT_TRUE(plan.choice.run_ranks);
+        EXPECT_THAT(plan.choice.reason, StartsWith(plan.choice.name + ": "));
+        bool runs = false;
+        for (const Price& price : plan.prices)
+          runs |= price.name == plan.choice.run_schedule && price.runs_here();
+        EXPECT_TRUE(runs) << plan.choice.run_schedule;
+        const bool is_schedule = plan.choice.name != "one-rank" && plan.choice.name != "fewer-ranks";
+        if (is_schedule && plan.choice.name != plan.choice.run_schedule)
+          EXPECT_THAT(plan.choice.reason, HasSubstr("this build cannot run it"));
+        else
+          EXPECT_THAT(plan.choice.reason, Not(HasSubstr("cannot")));
+      }
+    }
+  }
+}
+
+TEST(Plan, MoreRanksWhereItDoesNotFit) {
+  PlanQuery query = query_of(attention(1 << 16, 1 << 16, 8, 8), 2);
+  query.machine.memory_bytes.value = 100e6;
+  const Plan plan = make_plan(query);
+  EXPECT_EQ(plan.choice.name, "more-ranks") << plan.choice.reason;
+  for (const Price& price : plan.prices) EXPECT_FALSE(price.fits) << price.name;
+  query.ranks = plan.choice.run_ranks;
+  EXPECT_TRUE(make_plan(query).prices.front().fits);
+  *query.ranks /= 2;
+  EXPECT_FALSE(make_plan(query).prices.front().fits);
+}
+
+TEST(Plan, WeightsAreAFloorThatNoRingLowers) {
+  PlanQuery query = query_of(attention(4096, 4096, 8, 8), {});
+  query.machine.memory_bytes.value = 1e9;
+  query.workload.model = Model{1024, 0, 0, 100'000'000'000};
+  const Plan plan = make_plan(query);
+  EXPECT_EQ(plan.choice.name, "nothing-fits") << plan.choice.reason;
+  EXPECT_FALSE(plan.choice.run_ranks);
+  EXPECT_EQ(plan.max_context_tokens, 0);
+}
+
+TEST(Plan, AutoIsTheSmallestRingThatFits) {
+  PlanQuery query = query_of(attention(1 << 18, 1 << 18, 8, 8), {});
+  query.mesh = Mesh();
+  query.machine.memory_bytes.value = 500e6;
+  const Plan plan = make_plan(query);
+  EXPECT_TRUE(plan.ranks_found);
+  EXPECT_TRUE(plan.prices.front().fits);
+  ASSERT_GT(plan.placement.ranks, 1);
+  Placement half = plan.placement;
+  half.ranks /= 2;
+  EXPECT_GT(ring_memory(query.machine, query.workload, half).total(), 500'000'000);
+  ASSERT_FALSE(plan.larger.empty());
+  EXPECT_EQ(plan.larger.front().ranks, 2 * plan.placement.ranks);
+}
+
+TEST(Plan, AutoCutsHeadsWhereWeightsNeedIt) {
+  PlanQuery query = query_of(attention(4096, 4096, 8, 8), {});
+  query.machine.memory_bytes.value = 10e9;
+  query.workload.model = Model{1024, 0, 0, 16'000'000'000};  // 32 GB
+  const Plan plan = make_plan(query);
+  EXPECT_EQ(plan.placement.mesh.tensor, 4);
+  EXPECT_EQ(plan.placement.ranks, 1);
+}
+
+TEST(Plan, BadProblemsAreRefused) {
+  Workload w = attention(4096, 4096, 8, 3);
+  EXPECT_THROW(make_plan(query_of(w, 2)), InvalidArgument);
+  PlanQuery query = query_of(attention(4096, 4096, 8, 8), 8);
+  query.machine.between_nodes.reset();
+  EXPECT_THROW(make_plan(query), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace kvring

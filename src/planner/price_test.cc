@@ -1,0 +1,145 @@
+#include "planner/price.h"
+
+#include <gmock/gmock.h>
+
+#include "kvring/error.h"
+#include "planner/test_support.h"
+#include "problem/support.h"
+
+namespace kvring {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Price, ARingTakesTheLongerOfComputingAndTransferInEveryStep) {
+  // Slices of 1,024: 1024^2 * 512 flops = 0.537 ms; 1,024 keys of 512 bytes over 1 GB/s = 0.524 ms.
+  const Machine machine = round_machine();
+  const double compute = 1024.0 * 1024 * 512 / 1e12, transfer = 1024.0 * 512 / 1e9;
+  const Setting hidden(machine, attention(8192, 8192, 1, 1), {8, 4, {}});
+  const Price a = price_ring(hidden);
+  EXPECT_DOUBLE_EQ(a.compute_s_per_step, compute);
+  EXPECT_DOUBLE_EQ(a.transfer_s_per_step, transfer);
+  EXPECT_DOUBLE_EQ(a.total_s, 8 * compute);
+  EXPECT_EQ(a.exposed_s, 0);
+  EXPECT_EQ(a.bytes_per_hop, 1024 * 512);
+  // Half the slice: a quarter of the computing, half of the transfer.
+  const Setting exposed(machine, attention(4096, 4096, 1, 1), {8, 4, {}});
+  const Price b = price_ring(exposed);
+  EXPECT_DOUBLE_EQ(b.total_s, 7 * transfer / 2 + compute / 4);
+  EXPECT_DOUBLE_EQ(b.exposed_s, 7 * (transfer / 2 - compute / 4));
+  EXPECT_EQ(break_even_slice(exposed), 1000);
+}
+
+TEST(Price, LapsAndLayersAddUp) {
+  const Machine machine = round_machine();
+  Workload w = attention(8192, 8192, 3, 3);  // blocks of 512 KiB: laps of 2 and 1
+  w.layers = 10;
+  const Setting s(machine, w, {8, 4, {}});
+  ASSERT_EQ(s.memory().heads_per_lap, 2);
+  EXPECT_DOUBLE_EQ(price_ring(s).total_s, 10 * 3 * 8 * 1024.0 * 1024 * 512 / 1e12);
+}
+
+TEST(Price, AFewQueriesAreReadAtTheSpeedOfMemory) {
+  Machine machine = round_machine();
+  machine.memory_bytes_per_s.value = 1e11;
+  const Setting s(machine, attention(1, 1 << 20, 8, 1), {1, 4, {}});
+  EXPECT_DOUBLE_EQ(price_ring(s).total_s, (1 << 20) * 512.0 / 1e11);  // the 8 heads compute for less, 4.3 ms
+}
+
+TEST(Price, NothingMovesWhereNothingIsSeen) {
+  const Machine machine = round_machine();
+  Workload w = attention(512, 4096, 1, 1);
+  w.problem.causal = true;
+  const Setting s(machine, w, {1, 4, {}});
+  for (const Price& price : price_all(s)) {
+    EXPECT_EQ(price.bytes_per_hop, 0) << price.name;
+    EXPECT_EQ(price.exposed_s, 0) << price.name;
+  }
+}
+
+TEST(Price, AllGatherPaysTheFirstGatherAndNoMore) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(16384, 16384, 2, 2), {8, 4, {}});
+  ASSERT_EQ(s.memory().heads_per_lap, 1);
+  const Price price = price_of(price_all(s), "all-gather");
+  const double gather = 7 * 2048.0 * 512 / 1e9, compute = 8 * 2048.0 * 2048 * 512 / 1e12;
+  ASSERT_GT(compute, gather);
+  EXPECT_NEAR(price.total_s, gather + 2 * compute, 1e-12);
+  EXPECT_NEAR(price.exposed_s, gather, 1e-12);
+}
+
+TEST(Price, PassQMovesQueriesAndAccumulatorsHome) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(4 * 512, 1 << 20, 1, 1), {4, 4, {}});
+  const Price price = price_of(price_all(s), "pass-q");
+  // 512 rows are 11 panels of 48, of 4 + 129 * 16 bytes a row.
+  EXPECT_EQ(price.bytes_per_hop, 512 * 128 * 2 + 11 * 48 * (4 + 129 * 16));
+  EXPECT_NEAR(price.exposed_s, 4 * static_cast<double>(price.bytes_per_hop) / 1e10, 1e-12);
+}
+
+TEST(Price, UlyssesNeedsHeadsThatDivide) {
+  const Machine machine = round_machine();
+  const Setting six(machine, attention(6144, 6144, 32, 8), {6, 4, {}});
+  const Price no = price_of(price_all(six), "ulysses");
+  EXPECT_EQ(no.not_possible, "8 KV heads do not divide over 6 ranks; 4 ranks would do");
+  EXPECT_FALSE(no.usable());
+  const Setting eight(machine, attention(8192, 8192, 32, 8), {8, 4, {}});
+  const Price yes = price_of(price_all(eight), "ulysses");
+  EXPECT_TRUE(yes.usable());
+  EXPECT_EQ(yes.bytes_per_hop, 1024 * (32 * 128 + 8 * 256) * 2 / 8);
+  EXPECT_NEAR(yes.compute_s_per_step, 8192.0 * 8192 * 512 * 32 / 8 / 1e12, 1e-12);
+}
+
+TEST(Price, TensorParallelismCopiesKvHeadsThatAreTooFew) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(4096, 4096, 32, 2), {4, 4, {}});
+  const Price price = price_of(price_all(s), "tensor-parallel");
+  EXPECT_TRUE(price.usable());
+  EXPECT_NEAR(price.compute_s_per_step, 4096.0 * 4096 * 512 * 8 / 1e12, 1e-12);
+  EXPECT_EQ(price.memory[1], (std::pair<std::string, std::int64_t>("k", 4096 * 128 * 2)));
+  const Setting odd(machine, attention(4096, 4096, 6, 2), {4, 4, {}});
+  EXPECT_THAT(price_of(price_all(odd), "tensor-parallel").not_possible,
+              HasSubstr("do not divide over 4 ranks"));
+}
+
+TEST(Price, WhatThisBuildCannotRunSaysSo) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(4096, 4096, 8, 8), {4, 4, {}});
+  for (const Price& price : price_all(s)) {
+    EXPECT_TRUE(price.usable()) << price.name;
+    bool listed = false;
+    for (const SupportRow& row : support_table()) listed |= row.schedule == price.name && !row.dtypes.empty();
+    EXPECT_EQ(price.runs_here(), listed) << price.name << ": " << price.not_here;
+  }
+}
+
+TEST(Setting, DegreesThatDoNotDivideAreNamed) {
+  const Machine machine = round_machine();
+  try {
+    const Setting s(machine, attention(4096, 4096, 12, 4), {2, 4, {8, 1, 1}});
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(), "--mesh tp=8 does not divide the 12 query heads; tp=6 does");
+  }
+  Workload w = attention(4096, 4096, 16, 2);
+  EXPECT_EQ(ring_share(w, {8, 1, 1}).problem.kv_heads, 1);
+  EXPECT_EQ(ring_share(w, {8, 1, 1}).problem.q_heads, 2);
+}
+
+TEST(LongestContext, IsTheLastThatFits) {
+  Machine machine = round_machine();
+  machine.memory_bytes.value = 64e6;
+  const Workload w = attention(1024, 1024, 8, 8);
+  for (const int ranks : {1, 3, 8}) {
+    const Placement placement{ranks, 4, {}};
+    Workload longest = w;
+    const std::int64_t tokens = longest_context(machine, w, placement);
+    longest.problem.q_len = longest.problem.kv_len = tokens;
+    EXPECT_LE(ring_memory(machine, longest, placement).total(), 64'000'000) << ranks;
+    longest.problem.q_len = longest.problem.kv_len = tokens + 512;
+    EXPECT_GT(ring_memory(machine, longest, placement).total(), 64'000'000) << ranks;
+  }
+}
+
+}  // namespace
+}  // namespace kvring

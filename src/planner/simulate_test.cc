@@ -1,0 +1,163 @@
+#include "planner/simulate.h"
+
+#include <gmock/gmock.h>
+
+#include "kvring/error.h"
+#include "planner/test_support.h"
+
+namespace kvring {
+namespace {
+
+Workload causal(std::int64_t tokens, LayoutKind kind) {
+  Workload w = attention(tokens, tokens, 1, 1);
+  w.problem.causal = true;
+  w.layout.kind = kind;
+  return w;
+}
+
+// Links so fast that nothing waits for them.
+Machine instant_machine() {
+  Machine m = round_machine();
+  m.within_node.bytes_per_s.value = m.between_nodes->bytes_per_s.value = 1e20;
+  return m;
+}
+
+TEST(Simulate, WithoutAMaskItIsThePlannersRing) {
+  const Machine machine = round_machine();
+  for (const std::int64_t tokens : {2048, 4096, 16384, 65536}) {
+    for (const int ranks : {1, 2, 4}) {  // one node: all hops alike
+      const Setting s(machine, attention(tokens, tokens, 2, 2), {ranks, 4, {}});
+      const Price ring = price_ring(s);
+      const Simulation played = simulate(s, {});
+      EXPECT_NEAR(played.total_s, ring.total_s, 1e-9 * ring.total_s) << tokens << " " << ranks;
+      double exposed = 0;
+      for (const RankTimes& rank : played.ranks)
+        exposed = std::max(exposed, rank.late_s + rank.transfer_s + rank.send_s);
+      EXPECT_NEAR(exposed, ring.exposed_s, 1e-9 * ring.total_s) << tokens << " " << ranks;
+    }
+  }
+}
+
+// Over slow hops every rank ends as late as the slowest hop makes it, whatever the fast ones do.
+TEST(Simulate, TheSlowestHopSetsThePace) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(4096, 4096, 1, 1), {8, 4, {}});
+  const Simulation played = simulate(s, {});
+  const Price ring = price_ring(s);
+  EXPECT_LE(played.total_s, ring.total_s * (1 + 1e-9));
+  EXPECT_GT(played.total_s, 0.85 * ring.total_s);
+  EXPECT_GT(played.path.transfers, 3);
+  EXPECT_NEAR(played.path.compute_s + played.path.transfer_s, played.total_s, 1e-9);
+}
+
+// Useful share of the naive ring, P / (2 P - 1), and 1 for zigzag (docs/algorithms.md), at 8 to 1,024 ranks.
+// A slice of n tokens has n (n + 1) / 2 pairs with itself, hence 1 / n; pairs are kept in 24 bits.
+TEST(Simulate, ContiguousCausalWastesHalfAndZigzagNothing) {
+  const Machine machine = instant_machine();
+  for (const int ranks : {8, 32, 128, 512, 1024}) {
+    constexpr std::int64_t kSlice = 1024;
+    const auto efficiency = [&](LayoutKind kind) {
+      return simulate(Setting(machine, causal(kSlice * ranks, kind), {ranks, 4, {}}), {}).efficiency;
+    };
+    EXPECT_NEAR(efficiency(LayoutKind::kContiguous), ranks / (2.0 * ranks - 1), 1.0 / kSlice) << ranks;
+    EXPECT_NEAR(efficiency(LayoutKind::kZigzag), 1, 1.0 / kSlice) << ranks;
+  }
+}
+
+TEST(Simulate, ASlowRankHoldsUpTheRing) {
+  const Machine machine = instant_machine();
+  const Setting s(machine, attention(8192, 8192, 1, 1), {8, 4, {}});
+  SimulationOptions options;
+  options.faults.ranks = {{3, 2.0}};
+  const Simulation slow = simulate(s, options);
+  // Twice its own computing; blocks pass through it whatever it computes, but not further ahead than its
+  // receives.
+  EXPECT_NEAR(slow.total_s, 2 * simulate(s, {}).total_s, 1e-9);
+  EXPECT_EQ(slow.path.ends_at, 3);
+  EXPECT_GT(slow.ranks[4].late_s, 0);
+  EXPECT_EQ(slow.ranks[3].late_s, 0);
+  EXPECT_GT(slow.ranks[2].send_s, 0);  // its slots stay full until rank 3 takes what is in them
+}
+
+TEST(Simulate, ASlowLinkIsExposed) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(16384, 16384, 1, 1), {4, 4, {}});
+  ASSERT_NEAR(simulate(s, {}).efficiency, 1, 1e-9);
+  SimulationOptions options;
+  options.faults.links = {{1, 100.0}};
+  const Simulation slow = simulate(s, options);
+  EXPECT_LT(slow.efficiency, 0.9);
+  EXPECT_GT(slow.ranks[2].transfer_s, 0);
+  EXPECT_LT(slow.ranks[1].transfer_s, 0.1 * slow.ranks[2].transfer_s);
+  EXPECT_LT(slow.ranks[3].transfer_s, 0.1 * slow.ranks[2].transfer_s);  // over a fast link, but late
+  EXPECT_GT(slow.ranks[3].late_s, 0);
+}
+
+TEST(Simulate, AStoppedRankIsNoticedByItsNeighbour) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(16384, 16384, 1, 1), {4, 4, {}});
+  SimulationOptions options;
+  options.timeout_s = 5;
+  options.faults.stops = {{2, 0.01}};
+  const Simulation played = simulate(s, options);
+  ASSERT_TRUE(played.stall);
+  EXPECT_EQ(played.stall->peer, 2);
+  EXPECT_TRUE(played.stall->rank == 3 || played.stall->rank == 1);
+  EXPECT_GE(played.stall->at_s, 5.01);
+  EXPECT_LT(played.stall->at_s, 5.05);
+  options.faults.stops = {{2, 1000}};
+  EXPECT_FALSE(simulate(s, options).stall);
+}
+
+TEST(Simulate, JitterIsRepeatableAndOnlySlows) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(8192, 8192, 4, 4), {8, 4, {}});
+  SimulationOptions options;
+  options.jitter = 0.2;
+  const double once = simulate(s, options).total_s;
+  EXPECT_EQ(simulate(s, options).total_s, once);
+  options.seed = 1;
+  EXPECT_NE(simulate(s, options).total_s, once);
+  const double steady = simulate(s, {}).total_s;
+  EXPECT_GT(once, steady);
+  EXPECT_LT(once, 1.2 * steady + 1e-9);
+}
+
+// Four ranks whose transfers share one link's worth: as if each link had a quarter.
+TEST(Simulate, ASharedBusIsShared) {
+  Machine machine = round_machine();
+  const Workload w = attention(2048, 2048, 1, 1);
+  machine.within_node_links.value = 1;
+  const Setting shared(machine, w, {4, 4, {}});
+  Machine quarter = round_machine();
+  quarter.within_node.bytes_per_s.value /= 4;
+  const Setting slow(quarter, w, {4, 4, {}});
+  EXPECT_NEAR(simulate(shared, {}).total_s, simulate(slow, {}).total_s, 1e-12);
+  EXPECT_NEAR(price_ring(shared).total_s, price_ring(slow).total_s, 1e-12);
+}
+
+TEST(Simulate, ManyLapsAreThoseOfTheFirst) {
+  const Machine machine = round_machine();
+  Workload w = attention(16384, 16384, 1, 1);
+  w.layers = 50;
+  const Setting s(machine, w, {16, 4, {}});
+  SimulationOptions options;
+  options.most_steps = 16 * 16 * 10;
+  const Simulation some = simulate(s, options), all = simulate(s, {});
+  EXPECT_EQ(some.laps_played, 10);
+  EXPECT_EQ(all.laps_played, 50);
+  EXPECT_NEAR(some.total_s, all.total_s, 1e-6 * all.total_s);
+}
+
+TEST(Simulate, FaultsOfNobodyAreRefused) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(4096, 4096, 1, 1), {4, 4, {}});
+  SimulationOptions options;
+  options.faults.ranks = {{4, 2.0}};
+  EXPECT_THROW(simulate(s, options), InvalidArgument);
+  options.faults.ranks = {{1, -2.0}};
+  EXPECT_THROW(simulate(s, options), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace kvring

@@ -1,0 +1,101 @@
+#include "transport/wire/verdict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kvring::wire {
+namespace {
+
+using std::chrono::seconds;
+using testing::HasSubstr;
+
+constexpr Clock::time_point kNow(seconds(1000));
+
+Status waits() { return {.progress = 1, .waiting = 1, .waiting_on = -1}; }
+
+// Of four ranks, as rank 1 sees it: its patience is at an end, all wait and all have answered.
+Evidence patience_lost() {
+  Evidence evidence{.rank = 1,
+                    .now = kNow,
+                    .failure = {.rank = 1, .timeout = true, .unheard = -1, .text = "rank 1 failed: waited"},
+                    .status = waits(),
+                    .peers = std::vector<Peer>(4)};
+  for (Peer& peer : evidence.peers) {
+    peer.heard = kNow;
+    peer.status = waits();
+    peer.stopped = true;
+  }
+  return evidence;
+}
+
+TEST(Verdict, NamesTheRankThatDoesNotAnswer) {
+  Evidence evidence = patience_lost();
+  evidence.peers[2].stopped = false;
+  evidence.peers[2].heard = kNow - seconds(30);
+  const Verdict verdict = find_culprit(evidence);
+  EXPECT_EQ(verdict.culprit, 2);
+  EXPECT_THAT(verdict.text, HasSubstr("does not answer, last heard 30.0 s ago"));
+}
+
+TEST(Verdict, SaysHowManyMoreDoNotAnswer) {
+  Evidence evidence = patience_lost();
+  evidence.peers[2].stopped = evidence.peers[3].stopped = false;
+  const Verdict verdict = find_culprit(evidence);
+  EXPECT_EQ(verdict.culprit, 2);
+  EXPECT_THAT(verdict.text, HasSubstr("(1 more do not either)"));
+}
+
+TEST(Verdict, NamesItselfWhereNobodyAnswers) {
+  Evidence evidence = patience_lost();
+  for (Peer& peer : evidence.peers) peer.stopped = false;
+  EXPECT_EQ(find_culprit(evidence).culprit, 1);
+}
+
+// Either could be cut off; the other one is more likely to be gone than this one.
+TEST(Verdict, OfTwoRanksNamesTheOther) {
+  Evidence evidence = patience_lost();
+  evidence.peers.resize(2);
+  evidence.peers[0].stopped = false;
+  EXPECT_EQ(find_culprit(evidence).culprit, 0);
+}
+
+TEST(Verdict, ARankThatFinishedNeedNotAnswer) {
+  Evidence evidence = patience_lost();
+  evidence.peers[2].stopped = false;
+  evidence.peers[2].finished = Account{};
+  evidence.peers[2].status = {};
+  EXPECT_EQ(find_culprit(evidence).culprit, -1);
+}
+
+TEST(Verdict, NamesTheRankThatFailedOfItsOwnAccord) {
+  Evidence evidence = patience_lost();
+  evidence.failure = {.rank = 3, .timeout = false, .unheard = -1, .text = "rank 3 failed: out of memory"};
+  evidence.peers[2].status.waiting = 0;  // it computes, as it should
+  const Verdict verdict = find_culprit(evidence);
+  EXPECT_EQ(verdict.culprit, 3);
+  EXPECT_EQ(verdict.text, "rank 3 failed: out of memory");
+}
+
+TEST(Verdict, NamesTheRankThatWasNotHeardThoughItAnswersNow) {
+  Evidence evidence = patience_lost();
+  evidence.failure.unheard = 3;
+  EXPECT_EQ(find_culprit(evidence).culprit, 3);
+}
+
+TEST(Verdict, NamesTheRankThatWaitsForNobody) {
+  Evidence evidence = patience_lost();
+  evidence.peers[3].status.waiting = 0;
+  EXPECT_EQ(find_culprit(evidence).culprit, 3);
+  evidence = patience_lost();
+  evidence.status.waiting = 0;
+  EXPECT_EQ(find_culprit(evidence).culprit, 1);
+}
+
+TEST(Verdict, NamesNobodyWhereAllWait) {
+  const Verdict verdict = find_culprit(patience_lost());
+  EXPECT_EQ(verdict.culprit, -1);
+  EXPECT_THAT(verdict.text, HasSubstr("lost on its way"));
+}
+
+}  // namespace
+}  // namespace kvring::wire
