@@ -94,7 +94,7 @@ class CheckRows : public testing::Test {
     p.head_dim = 8;
     p.value_dim = 6;
     job_ = std::make_unique<Job>(
-        Job{file.tensor("q"), file.tensor("k"), file.tensor("v"), {}, p, {}, {}, {}, {}});
+        Job{file.tensor("q"), file.tensor("k"), file.tensor("v"), {}, p, {}, {}, {}, {}, {}});
     attend_all();
   }
   ~CheckRows() override { std::filesystem::remove(path_); }
