@@ -213,9 +213,9 @@ TEST_F(Attend, LeavesNothingWhenInterrupted) {
                 .code,
             0);
   const pid_t pid = start({KVRING_PROGRAM, "attend", "--input", "big.safetensors", "--ranks", "2", "--output",
-                           "out.safetensors", "--record", "records"});
-  for (int i = 0; i < 1000 && names().size() < 3; ++i) ::usleep(10000);
-  ASSERT_EQ(names().size(), 3u) << "no temporary file came up";
+                           "out.safetensors", "--trace", "run.json", "--record", "records"});
+  for (int i = 0; i < 1000 && names().size() < 4; ++i) ::usleep(10000);
+  ASSERT_EQ(names().size(), 4u) << "no temporary files came up";
   ::usleep(200'000);
   ::kill(pid, SIGTERM);
   const RunResult result = wait(pid);
