@@ -169,7 +169,7 @@ class Picture {
   }
 
   std::string label(std::size_t rank) const {
-    const std::string number = fmt::format("{}", rank);
+    std::string number = fmt::format("{}", rank);
     const auto same_host = [&](const RankTrace& r) { return r.host == trace_.ranks[0].host; };
     if (std::ranges::all_of(trace_.ranks, same_host)) return number;
     return fitted(number + " " + trace_.ranks[rank].host, std::min(12.0, row_ - 2), kBarsLeft - kMargin);
