@@ -6,8 +6,8 @@
 #include "kvring/partial.h"
 #include "mask/mask.h"
 #include "runtime/block.h"
-#include "schedule/memory.h"
 #include "runtime/query_panels.h"
+#include "schedule/memory.h"
 #include "tests/cases/cases.h"
 
 namespace kvring::test {
