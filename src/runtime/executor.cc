@@ -100,6 +100,7 @@ Executor::Arriving Executor::post_receive(const Step& step, std::uint32_t lap, c
                       .step = step.step + 1,
                       .peer = step.receive_from,
                       .bytes = block_bytes(step.receive_block, lap)};
+  arriving.posted = Clock::now();
   arriving.request = transport_.post_receive(step.receive_from, buffer);
   operation.request = arriving.request;
   operation.posted = Clock::now();
@@ -217,8 +218,11 @@ Executor::Held Executor::receive(const Step& step, std::uint32_t lap, const Arri
   const Clock::time_point ended = Clock::now();
   recorder_.end(arriving.record, {.done = got.arrived, .began = got.began});
   if (arriving.forward) recorder_.set_began(*arriving.forward, got.arrived);
-  // Until its header was here the sender had not sent it; what came after that is the transfer.
-  const Clock::time_point sent = std::clamp(got.began, began, ended);
+  // Had the rank before sent it as soon as there was room for it here, it would have come earlier by as much
+  // as that rank was late. What would have been waited for even so is the transfer's share.
+  const Clock::duration late = std::max(Clock::duration::zero(), got.began - arriving.posted);
+  const Clock::time_point sent =
+      ended - std::clamp(got.arrived - late - began, Clock::duration::zero(), ended - began);
   Operation wait{.what = Operation::What::kWaitLate,
                  .block = step.receive_block,
                  .call = call_,

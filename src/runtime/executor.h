@@ -2,6 +2,7 @@
 // they are.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -68,6 +69,7 @@ class Executor {
   struct Arriving {
     int slot = 0;
     Transport::Request request = 0;
+    std::chrono::steady_clock::time_point posted{};
     Recorder::Id record = 0;
     std::optional<Recorder::Id> forward{};  // that passes it on
   };
