@@ -48,7 +48,8 @@ struct Suspicion {
   int blamed = 0;        // by how many records
   bool awaited = false;  // one rank waits to send to it, and another for what it sends
   bool no_record = false;
-  auto operator<=>(const Suspicion&) const = default;
+
+  auto weight() const { return std::tuple(blamed, awaited, no_record); }
 };
 
 std::vector<Suspicion> suspicions(const std::vector<Record>& records) {
@@ -144,8 +145,9 @@ Diagnosis diagnose(const std::vector<Record>& records) {
   const std::vector<Suspicion> all = suspicions(records);
   for (int r = 0; r < static_cast<int>(all.size()); ++r)
     if (all[static_cast<std::size_t>(r)].no_record) found.without_record.push_back(r);
-  const auto worst = std::ranges::max_element(all);
-  if (*worst == Suspicion{} || std::ranges::count(all, *worst) > 1) {
+  const auto worst = std::ranges::max_element(all, {}, &Suspicion::weight);
+  const auto weight = worst->weight();
+  if (weight == Suspicion().weight() || std::ranges::count(all, weight, &Suspicion::weight) > 1) {
     found.reason = "nothing in the records speaks against one rank more than against the others";
     return found;
   }

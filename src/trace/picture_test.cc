@@ -107,7 +107,7 @@ TEST(DrawTrace, SameScaleForTwoRuns) {
   const auto paths = row_paths(trace.ranks[0], scale);
   for (std::size_t s = 0; s < kShades; ++s)
     if (static_cast<Shade>(s) != Shade::kMoving) sum += area(paths[s]);
-  EXPECT_NEAR(sum, 600 * 20 / 2, 40);
+  EXPECT_NEAR(sum, 600.0 * 20 / 2, 40);
   EXPECT_NE(draw_trace(trace), draw_trace(trace, 2 * wall));
   EXPECT_EQ(draw_trace(trace), draw_trace(trace, wall / 2));
 }

@@ -89,8 +89,8 @@ TEST(ReadTrace, SaysWhatIsWrong) {
 
 // Bytes that were changed, lost or doubled: an InputFile or a trace, which can be drawn.
 RC_GTEST_PROP(ReadTrace, SurvivesDamage, ()) {
-  static const std::string good = written(sample_trace(2, 1));
-  std::string text = good;
+  static const std::string kGood = written(sample_trace(2, 1));
+  std::string text = kGood;
   for (int i = *rc::gen::inRange(1, 6); i > 0; --i) {
     const auto at = *rc::gen::inRange<std::size_t>(0, text.size());
     const int kind = *rc::gen::inRange(0, 4);

@@ -17,7 +17,6 @@ using inproc::Forward;
 using inproc::Gather;
 using inproc::Loan;
 using inproc::Message;
-using inproc::RankState;
 using inproc::World;
 
 class InprocTransport final : public Transport {
