@@ -44,9 +44,9 @@ struct RankReport {
   int rank = 0;
   std::int64_t tokens = 0;  // queries owned
   double compute_s = 0;
-  double transfer_s = 0;          // blocks on their way to this rank, each from when this rank heard of it
-  double exposed_wait_s = 0;      // waiting with nothing to compute; the sum of the three below
-  double exposed_late_s = 0;      // ... for a block that the rank before sent later than there was room for it
+  double transfer_s = 0;      // blocks on their way to this rank, each from when this rank heard of it
+  double exposed_wait_s = 0;  // waiting with nothing to compute; the sum of the three below
+  double exposed_late_s = 0;  // ... for a block that the rank before sent later than there was room for it
   double exposed_transfer_s = 0;  // ... for a block that would not have been there even if sent at once
   double exposed_send_s = 0;      // ... for the next rank to take a block, whose memory was needed
   std::int64_t bytes_sent = 0;    // payload bytes handed to the next rank, also where only a pointer moves

@@ -21,7 +21,6 @@
 namespace kvring {
 namespace {
 
-
 // Rows are gathered into a buffer of this size before they are written: large enough that a system call
 // costs nothing beside the copy, small beside any shard.
 constexpr std::int64_t kBufferBytes = std::int64_t{1} << 20;
