@@ -17,8 +17,8 @@ struct Operation {
     kAttend,        // one block
     kPack,          // this rank's own K and V, at the start of a lap
     kFinish,        // the rows, at its end
-    kWaitLate,      // for a block that its sender did not have ready yet
-    kWaitTransfer,  // for a block on its way
+    kWaitLate,      // for a block, because it was sent later than there was room for it
+    kWaitTransfer,  // for a block that would not have been there even if sent at once
     kWaitSend,      // for others to let go of a block whose memory is needed
   };
   using Clock = std::chrono::steady_clock;  // that of one host; virtual in a simulation

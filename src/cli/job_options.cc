@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cli/flag.h"
 #include "cli/values.h"
 #include "io/tensor_info.h"
 #include "problem/support.h"
@@ -91,11 +92,6 @@ TeamSpec understand_team(const JobOptions& o) {
     throw InvalidArgument(fmt::format("--timeout is {}; it must be seconds, above 0 and at most {:.0f}",
                                       *o.timeout, ProgressClock::kLongestDeadline));
   return team;
-}
-
-CLI::Option* add(CLI::App& app, const char* group, const char* flag, std::optional<std::string>& value,
-                 const char* type, const char* help) {
-  return app.add_option(flag, value, help)->type_name(type)->group(group);
 }
 
 }  // namespace

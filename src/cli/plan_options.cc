@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "cli/flag.h"
 #include "cli/values.h"
 #include "kvring/error.h"
 
@@ -110,11 +111,6 @@ Problem understand_problem(const PlanOptions& o) {
                     "see nothing; keys are those of the queries and of what came before",
                     p.kv_len, p.q_len));
   return p;
-}
-
-CLI::Option* add(CLI::App& app, const char* group, const char* flag, Text& value, const char* type,
-                 const char* help) {
-  return app.add_option(flag, value, help)->type_name(type)->group(group);
 }
 
 }  // namespace

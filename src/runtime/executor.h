@@ -11,9 +11,9 @@
 #include "kvring/ring.h"
 #include "kvring/transport.h"
 #include "runtime/block_attention.h"
-#include "runtime/memory.h"
 #include "runtime/rank_tensors.h"
 #include "runtime/recorder.h"
+#include "schedule/memory.h"
 #include "schedule/step.h"
 #include "tensor/buffer.h"
 

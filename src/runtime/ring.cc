@@ -70,8 +70,7 @@ std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& 
   plan->blocks = make_block_maps(plan->problem, plan->layouts.kv);
   check_pieces(plan->blocks, plan->layouts.kv);
   plan->steps = schedule_steps(options.schedule, problem, layouts, plan->rank);
-  const MemoryCase memory{plan->problem, plan->layouts, plan->blocks, options.threads,
-                          transport.passes_pointers()};
+  const MemoryInputs memory{plan->problem, plan->layouts, options.threads, transport.passes_pointers()};
   options.heads_per_lap = choose_heads_per_lap(memory, options);
   plan->laps = make_laps(problem, options.heads_per_lap);
   plan->sizes = workspace_sizes(memory, plan->rank, options.heads_per_lap);
@@ -91,8 +90,7 @@ struct Ring::Impl {
       return agreement_fields(problem, layouts, options);
     });
     plan->digest = digest;
-    const MemoryCase memory{plan->problem, plan->layouts, plan->blocks, options.threads,
-                            transport.passes_pointers()};
+    const MemoryInputs memory{plan->problem, plan->layouts, options.threads, transport.passes_pointers()};
     ledger = memory_ledger(memory, plan->rank, options.heads_per_lap);
   }
 
