@@ -10,16 +10,28 @@
 
 namespace kvring {
 
+// What can travel, named by the rank whose tokens it is about. A partial goes back to the rank that owns the
+// queries, and may be merged on its way.
+enum class Cargo : std::uint8_t {
+  kBlock,     // keys and values, packed as the kernel reads them
+  kQueries,   // query rows
+  kPartials,  // accumulators of queries over some keys
+  kRows,      // finished output and LSE
+};
+inline constexpr Cargo kCargos[] = {Cargo::kBlock, Cargo::kQueries, Cargo::kPartials, Cargo::kRows};
+const char* cargo_name(Cargo cargo) noexcept;  // "block", "queries", "partials", "rows"
+
 struct Operation {
   enum class What : std::uint8_t {
-    kSend,          // posted until the memory of the block may be changed
-    kReceive,       // posted until all of the block was here
-    kAttend,        // one block
-    kPack,          // this rank's own K and V, at the start of a lap
-    kFinish,        // the rows, at its end
-    kWaitLate,      // for a block, because it was sent later than there was room for it
-    kWaitTransfer,  // for a block that would not have been there even if sent at once
-    kWaitSend,      // for others to let go of a block whose memory is needed
+    kSend,          // posted until the memory of the parcel may be changed
+    kReceive,       // posted until all of the parcel was here
+    kAttend,        // queries of one rank, one block or several at once
+    kPack,          // what this rank owns, at the start of a lap
+    kMerge,         // partials that arrived
+    kFinish,        // rows that have met all their keys
+    kWaitLate,      // for a parcel, because it was sent later than there was room for it
+    kWaitTransfer,  // for a parcel that would not have been there even if sent at once
+    kWaitSend,      // for others to let go of a parcel whose memory is needed
   };
   using Clock = std::chrono::steady_clock;  // that of one host; virtual in a simulation
 
@@ -30,7 +42,9 @@ struct Operation {
   };
 
   What what = What::kAttend;
-  std::int32_t block = 0;  // its owner
+  Cargo cargo = Cargo::kBlock;
+  std::int32_t block = 0;     // owner of the parcel; of kAttend, of its first block
+  std::int32_t queries = -1;  // of kAttend: their owner, where it is not this rank
   std::uint32_t call = 0, lap = 0;
   std::int32_t step = 0;   // in which the block is attended; by the receiver, if it is sent
   std::int32_t peer = -1;  // the other end of a transfer, or of the one that is waited for; -1: none
@@ -44,7 +58,7 @@ struct Operation {
   Tiles tiles{};                            // of kAttend
 };
 
-// "send", "receive", "attend", "pack", "finish", "wait_late", "wait_transfer", "wait_send".
+// "send", "receive", "attend", "pack", "merge", "finish", "wait_late", "wait_transfer", "wait_send".
 const char* operation_name(Operation::What what) noexcept;
 
 }  // namespace kvring

@@ -16,8 +16,20 @@
 
 namespace kvring {
 
-enum class ScheduleKind : std::uint8_t { kRing };
-const char* schedule_name(ScheduleKind kind) noexcept;  // "ring"
+// What moves when. All are exact and give the same bits; which is fastest depends on what is longer, the
+// queries or the keys, and on the network: `kvring plan` says. docs/schedules.md describes them.
+enum class ScheduleKind : std::uint8_t {
+  kRing,       // blocks of keys and values ride the ring, queries stay
+  kAllGather,  // every block goes to all ranks at once
+  kPassQ,      // queries ride the ring, keys and values stay, partials go home
+  kUlysses,    // tokens are exchanged for heads, each rank attends whole sequences of its heads
+  kTree,       // queries go to all ranks, keys and values stay, partials are reduced along a tree
+};
+inline constexpr ScheduleKind kSchedules[] = {ScheduleKind::kRing, ScheduleKind::kAllGather,
+                                              ScheduleKind::kPassQ, ScheduleKind::kUlysses,
+                                              ScheduleKind::kTree};
+// "ring", "all-gather", "pass-q", "ulysses", "tree"
+const char* schedule_name(ScheduleKind kind) noexcept;
 
 // Who owns what on both sides. For self attention the two are usually the same.
 struct Layouts {
@@ -30,7 +42,8 @@ Layouts make_layouts(const LayoutSpec& spec, const Problem& problem, int ranks);
 struct RingOptions {
   ScheduleKind schedule = ScheduleKind::kRing;
   // KV heads (of all batch entries, b * kv_heads + h) that one lap carries; 0 picks as few as keep a
-  // message at a megabyte or more, fewer where rank_memory asks for it.
+  // message at a megabyte or more, fewer where rank_memory asks for it. Of schedule ulysses, which shares
+  // them out, a multiple of the ranks.
   std::int64_t heads_per_lap = 0;
   int threads = 0;  // compute threads of this rank, the caller included; 0 is the cores divided by the ranks
                     // of this process
@@ -44,13 +57,13 @@ struct RankReport {
   int rank = 0;
   std::int64_t tokens = 0;  // queries owned
   double compute_s = 0;
-  double transfer_s = 0;      // blocks on their way to this rank, each from when this rank heard of it
-  double exposed_wait_s = 0;  // waiting with nothing to compute; the sum of the three below
-  double exposed_late_s = 0;  // ... for a block that the rank before sent later than there was room for it
-  double exposed_transfer_s = 0;  // ... for a block that would not have been there even if sent at once
-  double exposed_send_s = 0;      // ... for the next rank to take a block, whose memory was needed
-  std::int64_t bytes_sent = 0;    // payload bytes handed to the next rank, also where only a pointer moves
-  std::int64_t hops = 0;          // blocks handed to the next rank, over all laps
+  double transfer_s = 0;          // parcels on their way to this rank, each from when this rank heard of it
+  double exposed_wait_s = 0;      // waiting with nothing to compute; the sum of the three below
+  double exposed_late_s = 0;      // ... for what another rank sent later than there was room for it here
+  double exposed_transfer_s = 0;  // ... for what would not have been there even if sent at once
+  double exposed_send_s = 0;      // ... for another rank to take what lies in memory that was needed
+  std::int64_t bytes_sent = 0;    // payload bytes handed to other ranks, also where only a pointer moves
+  std::int64_t hops = 0;          // parcels handed to other ranks, over all laps
   // (block of 48 query rows, key tile) pairs, over all heads; their ratio between ranks is the ratio of work.
   std::int64_t tiles_full = 0;
   std::int64_t tiles_partial = 0;

@@ -30,8 +30,10 @@ struct MessageHeader {
   std::uint64_t problem_digest = 0;
   std::uint32_t call = 0;  // how many attend() calls this ring made before
   std::uint32_t lap = 0;
-  std::uint32_t step = 0;  // the receiver attends the payload in this step
-  std::int32_t owner = 0;  // rank whose shard it is
+  std::uint32_t step = 0;   // the receiver attends the payload in this step
+  std::int32_t owner = 0;   // rank whose tokens it is about
+  std::uint32_t cargo = 0;  // block, queries, partials or rows
+  std::int32_t share = -1;  // rank whose share of the heads it carries; -1: all heads of the lap
   // Filled in by the transport, whatever the sender put there.
   std::uint64_t sequence = 0;  // per direction of a pair of ranks, from 0
   std::uint64_t bytes = 0;     // payload length

@@ -65,15 +65,16 @@ RingWork ring_work(const Problem& problem, const Layouts& layouts) {
     std::int64_t of_queries = 0;
     for (const Step& step : steps) {
       StepWork& at = work.steps[static_cast<std::size_t>(step.step)];
-      if (step.send_to >= 0) {
+      if (!step.sends.empty()) {
         at.moves = true;
         ++work.hops[static_cast<std::size_t>(rank)];
       }
-      if (!step.attend) continue;
-      const std::int64_t pairs = count.pairs(rank, step.block);
-      at.most_pairs = std::max(at.most_pairs, pairs);
-      of_queries += pairs;
-      of_keys[static_cast<std::size_t>(step.block)] += pairs;
+      for (const Attend& attend : step.attends) {
+        const std::int64_t pairs = count.pairs(rank, attend.block);
+        at.most_pairs = std::max(at.most_pairs, pairs);
+        of_queries += pairs;
+        of_keys[static_cast<std::size_t>(attend.block)] += pairs;
+      }
     }
     work.all_pairs += of_queries;
     work.most_of_query_rank = std::max(work.most_of_query_rank, of_queries);

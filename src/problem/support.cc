@@ -14,7 +14,6 @@ const std::vector<std::string> kMasks = {"full", "causal", "window", "documents"
 const std::vector<std::string> kDTypes = {"f32", "bf16", "f16"};
 const std::vector<std::string> kFeatures = {"sinks",     "softcap", "gqa",        "cross-attention",
                                             "value-dim", "online",  "cut-tokens", "custom-layout"};
-const std::vector<std::string> kNotBuilt = {"all-gather", "pass-q", "ulysses", "tree"};
 
 bool contains(const std::vector<std::string>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
@@ -31,16 +30,23 @@ const char* schedule_name(ScheduleKind kind) noexcept {
   switch (kind) {
     case ScheduleKind::kRing:
       return "ring";
+    case ScheduleKind::kAllGather:
+      return "all-gather";
+    case ScheduleKind::kPassQ:
+      return "pass-q";
+    case ScheduleKind::kUlysses:
+      return "ulysses";
+    case ScheduleKind::kTree:
+      return "tree";
   }
   return "?";
 }
 
 std::vector<SupportRow> support_table() {
   std::vector<SupportRow> table;
-  for (const std::string& mask : kMasks) table.push_back({"ring", mask, kDTypes, kFeatures, ""});
-  for (const std::string& schedule : kNotBuilt) {
+  for (const ScheduleKind schedule : kSchedules) {
     for (const std::string& mask : kMasks)
-      table.push_back({schedule, mask, {}, {}, "it is not built; use schedule ring"});
+      table.push_back({schedule_name(schedule), mask, kDTypes, kFeatures, "see kvring info --support"});
   }
   return table;
 }
@@ -92,12 +98,12 @@ void require_supported(const Problem& problem, const Layouts& layouts, ScheduleK
 }
 
 ScheduleKind parse_schedule(std::string_view name) {
-  if (name == schedule_name(ScheduleKind::kRing)) return ScheduleKind::kRing;
-  for (const SupportRow& row : support_table()) {
-    if (row.schedule == name) throw Unsupported(fmt::format("schedule {}: {}", name, row.instead));
+  std::vector<std::string> names;
+  for (const ScheduleKind schedule : kSchedules) {
+    if (name == schedule_name(schedule)) return schedule;
+    names.emplace_back(schedule_name(schedule));
   }
-  throw InvalidArgument(
-      fmt::format("schedule '{}' does not exist; use ring (planned: {})", name, fmt::join(kNotBuilt, ", ")));
+  throw InvalidArgument(fmt::format("schedule '{}' does not exist; use {}", name, fmt::join(names, ", ")));
 }
 
 }  // namespace kvring

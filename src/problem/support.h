@@ -41,8 +41,7 @@ void require_listed(const std::vector<SupportRow>& table, const SupportQuery& qu
 // The two above with support_table(). The problem must be valid.
 void require_supported(const Problem& problem, const Layouts& layouts, ScheduleKind schedule);
 
-// The schedule of that name. Throws Unsupported for one that the table lists as not built, saying what
-// to use instead, and InvalidArgument for any other text.
+// The schedule of that name. Throws InvalidArgument, listing the names, for any other text.
 ScheduleKind parse_schedule(std::string_view name);
 
 }  // namespace kvring

@@ -11,11 +11,12 @@
 #include "kvring/ring.h"
 #include "kvring/transport.h"
 #include "runtime/block_attention.h"
+#include "runtime/places.h"
 #include "runtime/rank_tensors.h"
 #include "runtime/recorder.h"
+#include "runtime/relay.h"
 #include "schedule/memory.h"
 #include "schedule/step.h"
-#include "tensor/buffer.h"
 
 namespace kvring {
 
@@ -27,6 +28,7 @@ struct ExecutionPlan {
   std::vector<Step> steps;       // of this rank, for every lap
   std::vector<Lap> laps;
   WorkspaceSizes sizes;
+  std::int64_t tile_pairs = 0;  // (panel of queries, key tile) pairs that are this rank's to see or to skip
   std::uint64_t digest = 0;
   int rank = 0;
 };
@@ -37,13 +39,13 @@ class Executor {
 
   // Takes the workspace; nothing is allocated later but small strings. Both references must outlive it.
   Executor(const ExecutionPlan& plan, Transport& transport, int threads);
-  // Waits until no other rank reads this one's blocks (bounded by the transport's deadline).
+  // Waits until no other rank reads this one's memory (bounded by the transport's deadline).
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
   // One attention of this rank's tensors. Fills times, traffic and tiles of the report. When it throws, the
-  // other ranks have been told, none of them reads this rank's blocks any more, and the executor is of no
+  // other ranks have been told, none of them reads this rank's memory any more, and the executor is of no
   // further use.
   void run(const RankTensors& tensors, const std::function<void(double)>& progress, RankReport& report);
 
@@ -51,64 +53,71 @@ class Executor {
   Recorder& recorder() noexcept { return recorder_; }
 
  private:
-  struct Send {
-    Operation operation;
-    Recorder::Id record;
-  };
-  struct Slot {
-    AlignedBuffer block;
-    std::vector<Send> sends;  // that must be over before the block may be overwritten
-  };
-  // The block at hand in a step.
-  struct Held {
-    const std::byte* data = nullptr;
-    int slot = 0;                               // where it lies, or the lap's own
-    std::optional<Transport::Request> receive;  // another rank's memory: not yet released
-  };
-  // The next one.
+  // A parcel on its way here.
   struct Arriving {
-    int slot = 0;
+    Parcel parcel;
+    int from = -1;
+    Slot* slot = nullptr;
     Transport::Request request = 0;
-    std::chrono::steady_clock::time_point posted{};
+    Clock::time_point posted{};
     Recorder::Id record = 0;
     std::optional<Recorder::Id> forward{};  // that passes it on
   };
 
   void run_lap(std::uint32_t lap);
-  void begin_lap(std::uint32_t lap, Slot& slot);
-  void attend_block(const Step& step, std::uint32_t lap, const std::byte* block);
+  void begin_lap();
+  void end_lap();
+  void attend(const Step& step);
+  void finish(const Step& step);
 
-  Arriving post_receive(const Step& step, std::uint32_t lap, const Held& held);
-  void forward(const Step& step, std::uint32_t lap, Arriving& arriving);
-  Held receive(const Step& step, std::uint32_t lap, const Arriving& arriving);
-  void send(const Step& step, std::uint32_t lap, const Held& held);
-  Recorder::Id track_send(Transport::Request request, Operation operation, int slot);
-  void let_go(Held& held);
+  Places& places(Cargo cargo) { return places_[static_cast<std::size_t>(cargo)]; }
+  Lap units_of(const Parcel& parcel) const;
+  std::int64_t bytes_of(const Parcel& parcel) const;
+  // The accumulators of that rank's queries, made at their first use in a lap.
+  QuerySet& queries_of(int owner);
+  // Where the units of a share begin in a parcel that may carry more.
+  const std::byte* part_of(const Held& held, const Parcel& parcel) const;
+
+  Arriving post_receive(const Step& step, const Transfer& transfer);
+  void forward(const Step& step, Arriving& arriving, int to);
+  void receive(const Step& step, const Arriving& arriving);
+  Transport::Received wait_for(const Step& step, const Arriving& arriving);
+  void check_header(const Step& step, const Arriving& arriving, const Transport::Received& got) const;
+  void take_in(const Arriving& arriving, std::span<const std::byte> payload);
+  void send(const Step& step, const Transfer& transfer);
+  Recorder::Id track_send(Transport::Request request, Operation operation, Slot& slot);
+  void leave(Cargo cargo, int owner);
+  void leave_used(int step);
   void free_slot(Slot& slot);
   void abandon(const std::string& reason) noexcept;
 
-  // Does `work`, which may return what Tiles it met, as an operation that counts as `total`.
+  Operation operation(Operation::What what, const Parcel& parcel, int step) const;
+  // Does `work`, which may return what Tiles it met, as an operation that counts as computing.
   template <typename Work>
-  void timed(Operation operation, double& total, Work work);
+  void timed(Operation operation, Work work);
   // An operation that is over.
   void note(Operation operation, Clock::time_point from, Clock::time_point to, double& total);
 
-  std::int64_t block_bytes(int owner, std::uint32_t lap) const;
-  std::string label(const char* what, int owner, std::uint32_t lap, int step) const;
+  std::string label(const Parcel& parcel, int step) const;
   void report_progress(double done);
 
   const ExecutionPlan& plan_;
   Transport& transport_;
   Recorder recorder_;
   BlockAttention attention_;
-  std::vector<Slot> slots_;
+  Relay relay_;
+  std::vector<Places> places_;                      // by cargo
+  std::vector<std::optional<QueryPanels>> panels_;  // by owner, of those whose queries come here
+  std::vector<QuerySet> sets_;                      // by own slot of the accumulators
+  int threads_;
+  std::vector<Arriving> arriving_;  // in the step at hand
+  std::vector<MetBlock> met_;       // in the meeting at hand
 
   // Of the call that runs.
   const RankTensors* tensors_ = nullptr;
   const std::function<void(double)>* progress_ = nullptr;
   RankReport* report_ = nullptr;
-  std::uint32_t call_ = 0;
-  std::uint64_t laps_run_ = 0;  // over all calls: laps take the slots in turn
+  std::uint32_t call_ = 0, lap_ = 0;
   double work_total_ = 0, work_done_ = 0;
 };
 

@@ -9,16 +9,15 @@ QueryPanels::QueryPanels(const Problem& problem, const Shard& queries)
     : queries_(&queries),
       mask_(problem),
       group_(problem.q_heads / problem.kv_heads),
-      kv_heads_(problem.kv_heads),
       rows_(queries.tokens() * group_) {}
 
 int QueryPanels::panel_rows(std::int64_t panel) const noexcept {
   return static_cast<int>(std::min<std::int64_t>(kPanelRows, rows_ - panel * kPanelRows));
 }
 
-QueryPanels::Row QueryPanels::row(std::int64_t unit, std::int64_t panel, int i) const noexcept {
+QueryPanels::Row QueryPanels::row(std::int64_t panel, int i) const noexcept {
   const std::int64_t r = panel * kPanelRows + i;
-  return {r / group_, unit % kv_heads_ * group_ + r % group_};
+  return {r / group_, r % group_};
 }
 
 PanelView::PanelView(const QueryPanels& panels, std::int64_t panel) : rows_(panels.panel_rows(panel)) {
@@ -27,7 +26,7 @@ PanelView::PanelView(const QueryPanels& panels, std::int64_t panel) : rows_(pane
   common_ = {0, kFar};
   std::int64_t last_token = -1;
   for (int i = 0; i < rows_; ++i) {
-    const std::int64_t token = panels.row(0, panel, i).token;
+    const std::int64_t token = panels.row(panel, i).token;
     seen_[i] = token == last_token ? seen_[i - 1] : panels.mask_.visible(panels.queries_->position(token));
     last_token = token;
     common_ = {std::max(common_.begin, seen_[i].begin), std::min(common_.end, seen_[i].end)};

@@ -23,19 +23,20 @@ class QueryPanels {
   // Rows in the panel, 1 .. 48.
   int panel_rows(std::int64_t panel) const noexcept;
 
-  // Row i of a panel: local token and query head of a KV unit.
+  std::int64_t tokens() const noexcept { return queries_->tokens(); }
+  std::int64_t group() const noexcept { return group_; }  // query heads per KV head
+
+  // Row i of a panel: local token, and which of the query heads that share the KV head.
   struct Row {
-    std::int64_t token, head;
+    std::int64_t token, member;
   };
-  Row row(std::int64_t unit, std::int64_t panel, int i) const noexcept;
-  std::int64_t batch(std::int64_t unit) const noexcept { return unit / kv_heads_; }
+  Row row(std::int64_t panel, int i) const noexcept;
 
  private:
   friend class PanelView;
   const Shard* queries_;
   Mask mask_;
-  std::int64_t group_;  // query heads per KV head
-  std::int64_t kv_heads_;
+  std::int64_t group_;
   std::int64_t rows_;
 };
 

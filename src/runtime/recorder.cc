@@ -26,6 +26,7 @@ double epoch() {
 
 Json operation_json(const Operation& o) {
   return {{"what", operation_name(o.what)},
+          {"cargo", cargo_name(o.cargo)},
           {"block", o.block},
           {"call", o.call},
           {"lap", o.lap},
@@ -38,6 +39,20 @@ Json operation_json(const Operation& o) {
 
 }  // namespace
 
+const char* cargo_name(Cargo cargo) noexcept {
+  switch (cargo) {
+    case Cargo::kBlock:
+      return "block";
+    case Cargo::kQueries:
+      return "queries";
+    case Cargo::kPartials:
+      return "partials";
+    case Cargo::kRows:
+      return "rows";
+  }
+  return "unknown";
+}
+
 const char* operation_name(Operation::What what) noexcept {
   using What = Operation::What;
   switch (what) {
@@ -49,6 +64,8 @@ const char* operation_name(Operation::What what) noexcept {
       return "attend";
     case What::kPack:
       return "pack";
+    case What::kMerge:
+      return "merge";
     case What::kFinish:
       return "finish";
     case What::kWaitLate:

@@ -3,26 +3,71 @@
 #include <algorithm>
 
 #include "kvring/error.h"
+#include "schedule/schedules.h"
 #include "schedule/step.h"
 
 namespace kvring {
+namespace {
 
-std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
-                                 int rank) {
+std::vector<Step> steps_of(ScheduleKind kind, const Needs& needs, std::int32_t rank) {
+  if (needs.ranks() == 1) {
+    Step alone;
+    if (needs.attends(0, 0)) alone.attends = {{0, 0}};
+    alone.finishes = {0};
+    return {alone};
+  }
   switch (kind) {
     case ScheduleKind::kRing:
-      return ring_steps(problem, layouts, rank);
+      return ring_steps(needs, rank);
+    case ScheduleKind::kAllGather:
+      return all_gather_steps(needs, rank);
+    case ScheduleKind::kPassQ:
+      return pass_q_steps(needs, rank);
+    case ScheduleKind::kUlysses:
+      return ulysses_steps(needs, rank);
+    case ScheduleKind::kTree:
+      return tree_steps(needs, rank);
   }
   throw Internal(fmt::format("no schedule {}", static_cast<int>(kind)));
 }
 
+void check_ranks(ScheduleKind kind, const Problem& problem, const Layouts& layouts, int rank) {
+  const auto ranks = static_cast<int>(layouts.q.shards.size());
+  if (rank < 0 || rank >= ranks)
+    throw InvalidArgument(
+        fmt::format("rank is {}; the layouts are of {} ranks, numbered from 0", rank, ranks));
+  const std::string refusal = schedule_refusal(kind, problem, ranks);
+  if (!refusal.empty()) throw Unsupported(refusal);
+}
+
+// As many ranks as would divide `units`, at most `ranks`.
+std::int64_t dividing(std::int64_t units, std::int64_t ranks) {
+  while (units % ranks != 0) --ranks;
+  return ranks;
+}
+
+}  // namespace
+
+std::string schedule_refusal(ScheduleKind kind, const Problem& problem, int ranks) {
+  const std::int64_t units = problem.batch * problem.kv_heads;
+  if (kind != ScheduleKind::kUlysses || units % ranks == 0) return "";
+  return fmt::format(
+      "schedule ulysses shares the KV heads out, and {} of them (batch {} x kv_heads {}) do not divide over "
+      "{} ranks; use {} ranks, or schedule ring",
+      units, problem.batch, problem.kv_heads, ranks, dividing(units, ranks));
+}
+
+std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
+                                 int rank) {
+  check_ranks(kind, problem, layouts, rank);
+  return steps_of(kind, Needs(problem, layouts), rank);
+}
+
 void for_each_rank_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
                          const std::function<void(int, const std::vector<Step>&)>& visit) {
-  switch (kind) {
-    case ScheduleKind::kRing:
-      return for_each_ring_steps(problem, layouts, visit);
-  }
-  throw Internal(fmt::format("no schedule {}", static_cast<int>(kind)));
+  check_ranks(kind, problem, layouts, 0);
+  const Needs needs(problem, layouts);
+  for (std::int32_t rank = 0; rank < needs.ranks(); ++rank) visit(rank, steps_of(kind, needs, rank));
 }
 
 std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap) {
@@ -34,6 +79,12 @@ std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap) {
   for (std::int64_t begin = 0; begin < units; begin += width)
     laps.push_back({begin, std::min(begin + width, units)});
   return laps;
+}
+
+Lap share_of(const Lap& lap, std::int32_t share, int ranks) noexcept {
+  if (share == kWholeLap) return lap;
+  const std::int64_t width = lap.units() / ranks;
+  return {lap.kv_begin + share * width, lap.kv_begin + (share + 1) * width};
 }
 
 }  // namespace kvring

@@ -4,48 +4,74 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "kvring/operation.h"
 #include "kvring/problem.h"
 #include "kvring/ring.h"
 
 namespace kvring {
 
-// One step of one lap on one rank. Order within a step: post the receive, post the send, attend, wait
-// for the receive.
+// All heads of the lap. Otherwise heads are shared out: a rank's own share of them.
+inline constexpr std::int32_t kWholeLap = -1;
+
+struct Parcel {
+  Cargo cargo = Cargo::kBlock;
+  std::int32_t owner = -1;         // rank whose tokens it is about
+  std::int32_t share = kWholeLap;  // rank whose share of the heads it carries
+  friend bool operator==(const Parcel&, const Parcel&) = default;
+};
+
+struct Transfer {
+  Parcel parcel;
+  std::int32_t peer = -1;
+  friend bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+// Queries of one rank attend the block of another.
+struct Attend {
+  std::int32_t queries = -1;  // owner
+  std::int32_t block = -1;    // owner
+  friend bool operator==(const Attend&, const Attend&) = default;
+};
+
+// One step of one lap on one rank. Order within a step: post the receives, post the sends, attend, wait for
+// the receives, merge what arrived as partials, finish. What arrives is there from the next step on.
 struct Step {
-  std::int32_t step = 0;           // 0 .. P-1 within the lap
-  std::int32_t block = -1;         // owner of the block held in this step; -1: nothing arrived, nothing to do
-  bool attend = false;             // some query of this rank sees some key of the block
-  std::int32_t send_to = -1;       // pass the block on to this rank; -1: it is not needed further
-  std::int32_t receive_from = -1;  // receive the next step's block from this rank; -1: none is needed
-  std::int32_t receive_block = -1;  // its owner
+  std::int32_t step = 0;
+  std::vector<Transfer> receives;
+  std::vector<Transfer> sends;  // of what this rank owns, has received, or has attended, in earlier steps
+  std::vector<Attend> attends;  // where queries meet several blocks, these stand together
+  std::vector<std::int32_t> finishes;  // owners of queries that have met all their keys
   friend bool operator==(const Step&, const Step&) = default;
 };
 
-// The steps of one lap; every lap of a problem has the same. For each link the sends of one rank and the
-// receives of the next match one to one, in order. Throws InvalidArgument when rank, layouts and problem do
-// not fit together.
-//
-// Ring (Liu, Zaharia, Abbeel, "Ring Attention with Blockwise Transformers", arXiv 2310.01889): at step t
-// rank r holds the block of rank (r - t) mod P, if any rank from r on needs it. P - 1 hops at most.
-std::vector<Step> ring_steps(const Problem& problem, const Layouts& layouts, int rank);
+// The steps of one lap; every lap of a problem has the same. Between any two ranks the sends of the one and
+// the receives of the other match one to one, in order, and in the same steps. One rank alone attends its own
+// block, whatever the schedule. Throws InvalidArgument when rank, layouts and problem do not fit together,
+// and Unsupported where the schedule cannot serve them (see schedule_refusal).
 std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts, int rank);
 
 // The steps of every rank, one rank after the other. What all ranks need of each other is worked out once: P
 // ranks cost P^2, where a call for each would cost P^3.
 void for_each_rank_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
                          const std::function<void(int rank, const std::vector<Step>& steps)>& visit);
-void for_each_ring_steps(const Problem& problem, const Layouts& layouts,
-                         const std::function<void(int rank, const std::vector<Step>& steps)>& visit);
+
+// Why the schedule cannot serve the problem on so many ranks, and what would; empty where it can.
+std::string schedule_refusal(ScheduleKind kind, const Problem& problem, int ranks);
 
 // The heads that one lap carries: KV units kv_begin <= u < kv_end, where unit u is KV head
 // u mod kv_heads of batch entry u / kv_heads, with all their query heads.
 struct Lap {
   std::int64_t kv_begin = 0;
   std::int64_t kv_end = 0;
+  std::int64_t units() const noexcept { return kv_end - kv_begin; }
 };
 // All units in laps of `heads_per_lap`, 1 or more; the last may be smaller. Throws InvalidArgument below 1.
 std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap);
+
+// The part of a lap that a parcel of that share carries.
+Lap share_of(const Lap& lap, std::int32_t share, int ranks) noexcept;
 
 }  // namespace kvring

@@ -6,16 +6,20 @@
 
 namespace kvring {
 
+std::int64_t panels_of(const Problem& problem, const Shard& queries) {
+  const std::int64_t rows = queries.tokens() * (problem.q_heads / problem.kv_heads);
+  return (rows + kPanelRows - 1) / kPanelRows;
+}
+
 WorkCut cut_work(const Work& work) {
   WorkCut cut;
-  const std::int64_t rows = work.queries.tokens() * (work.problem.q_heads / work.problem.kv_heads);
-  cut.panels = (rows + kPanelRows - 1) / kPanelRows;
+  cut.panels = panels_of(work.problem, work.queries);
   cut.items = (cut.panels + kItemPanels - 1) / kItemPanels;
   const std::int64_t jobs = work.units * cut.items;
   // Two jobs a thread even out what an uneven machine or mask makes of them.
   const std::int64_t wanted = std::int64_t{2} * work.threads;
   if (jobs > 0 && jobs < wanted) cut.parts = std::min<std::int64_t>(work.threads, wanted / jobs);
-  cut.at_once = work.blocks == 1 && cut.parts == 1;
+  cut.at_once = work.meetings == 1 && cut.parts == 1;
   return cut;
 }
 

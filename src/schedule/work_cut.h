@@ -16,20 +16,23 @@ struct Work {
   const Problem& problem;
   const Shard& queries;
   std::int64_t units;  // KV units of a lap
-  int blocks;          // that hold the keys of a lap
+  int meetings;        // in which the queries meet the keys of a lap; 1: all at once
   int threads;
 };
 struct WorkCut {
   std::int64_t panels = 0;  // of 48 query rows, of one KV unit
   std::int64_t items = 0;   // of up to kItemPanels panels, of one KV unit
-  // Jobs over the keys of a block for one item. More than 1 where items alone are too few for the threads:
+  // Jobs over the keys of a meeting for one item. More than 1 where items alone are too few for the threads:
   // decode. Each has accumulators of its own, merged at the end: exact, so the bits are the same.
   std::int64_t parts = 1;
-  // All keys come in one block, and no item is cut: its rows are finished as soon as they have met the block,
-  // so accumulators are needed for the items at work only, and stay in the cache.
+  // All keys are met at once, and no item is cut: its rows are finished as soon as they have met them, so
+  // accumulators are needed for the items at work only, and stay in the cache.
   bool at_once = false;
 };
 WorkCut cut_work(const Work& work);
+
+// Panels of 48 query rows of a shard, of one KV unit.
+std::int64_t panels_of(const Problem& problem, const Shard& queries);
 
 // Panels whose accumulators exist at one time.
 std::int64_t panel_states(const Work& work);

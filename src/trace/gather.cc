@@ -28,7 +28,9 @@ Json pack(const Operation& o) {
           optional(o.done),
           o.tiles.full,
           o.tiles.partial,
-          o.tiles.skipped};
+          o.tiles.skipped,
+          static_cast<int>(o.cargo),
+          o.queries};
 }
 
 Operation unpack(const Json& json) {
@@ -37,7 +39,9 @@ Operation unpack(const Json& json) {
     return at_nanoseconds(time.get<std::int64_t>());
   };
   return {.what = static_cast<Operation::What>(json[0].get<int>()),
+          .cargo = static_cast<Cargo>(json[13].get<int>()),
           .block = json[1],
+          .queries = json[14],
           .call = json[2],
           .lap = json[3],
           .step = json[4],

@@ -83,20 +83,31 @@ Operation::Tiles tiles(const Json& object) {
 }
 
 What operation_kind(const Json& args) {
-  constexpr std::array kAll = {What::kSend,   What::kReceive,  What::kAttend,       What::kPack,
-                               What::kFinish, What::kWaitLate, What::kWaitTransfer, What::kWaitSend};
+  constexpr std::array kAll = {What::kSend,     What::kReceive,      What::kAttend,
+                               What::kPack,     What::kMerge,        What::kFinish,
+                               What::kWaitLate, What::kWaitTransfer, What::kWaitSend};
   const std::string name = text(args, "what");
   for (const What what : kAll)
     if (name == operation_name(what)) return what;
-  refuse(
-      fmt::format("has \"what\" {}; it must be send, receive, attend, pack, finish, wait_late, wait_transfer "
-                  "or wait_send",
-                  shown(member(args, "what"))));
+  refuse(fmt::format(
+      "has \"what\" {}; it must be send, receive, attend, pack, merge, finish, wait_late, wait_transfer "
+      "or wait_send",
+      shown(member(args, "what"))));
+}
+
+// Traces of before there were other kinds have none.
+Cargo cargo(const Json& args) {
+  if (!args.contains("cargo")) return Cargo::kBlock;
+  const std::string name = text(args, "cargo");
+  for (const Cargo cargo : kCargos)
+    if (name == cargo_name(cargo)) return cargo;
+  refuse(fmt::format("has \"cargo\" {}; it must be block, queries, partials or rows", shown(args["cargo"])));
 }
 
 Operation operation(const Json& event, int ranks) {
   const Json& args = member(event, "args");
   Operation o{.what = operation_kind(args),
+              .cargo = cargo(args),
               .block = static_cast<std::int32_t>(integer(args, "block", 0, ranks - 1)),
               .call = static_cast<std::uint32_t>(integer(args, "call", 0, kMost32)),
               .lap = static_cast<std::uint32_t>(integer(args, "lap", 0, kMost32)),
@@ -112,6 +123,7 @@ Operation operation(const Json& event, int ranks) {
   }
   if (track != Track::kCompute) o.peer = static_cast<std::int32_t>(integer(args, "peer", 0, ranks - 1));
   if (o.what == What::kAttend) o.tiles = tiles(args);
+  if (args.contains("queries")) o.queries = static_cast<std::int32_t>(integer(args, "queries", 0, ranks - 1));
   return o;
 }
 

@@ -24,6 +24,7 @@ Shade shade_of(const Operation& o) {
     case Operation::What::kReceive:
       return Shade::kMoving;
     case Operation::What::kPack:
+    case Operation::What::kMerge:
     case Operation::What::kFinish:
       break;
   }

@@ -26,6 +26,7 @@ Track track_of(Operation::What what) noexcept {
       return Track::kReceive;
     case Operation::What::kAttend:
     case Operation::What::kPack:
+    case Operation::What::kMerge:
     case Operation::What::kFinish:
       return Track::kCompute;
     case Operation::What::kWaitLate:

@@ -36,11 +36,14 @@ double microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanos
 std::string event_name(const Operation& o) {
   switch (o.what) {
     case Operation::What::kSend:
-      return fmt::format("block {} to rank {}", o.block, o.peer);
+      return fmt::format("{} {} to rank {}", cargo_name(o.cargo), o.block, o.peer);
     case Operation::What::kReceive:
-      return fmt::format("block {} from rank {}", o.block, o.peer);
+      return fmt::format("{} {} from rank {}", cargo_name(o.cargo), o.block, o.peer);
     case Operation::What::kAttend:
+      if (o.queries >= 0) return fmt::format("queries {} attend block {}", o.queries, o.block);
       return fmt::format("attend block {}", o.block);
+    case Operation::What::kMerge:
+      return fmt::format("merge {} {}", cargo_name(o.cargo), o.block);
     case Operation::What::kPack:
     case Operation::What::kFinish:
       return operation_name(o.what);
@@ -49,17 +52,19 @@ std::string event_name(const Operation& o) {
     case Operation::What::kWaitTransfer:
       return "wait: transfer";
     case Operation::What::kWaitSend:
-      return fmt::format("wait: rank {} holds block {}", o.peer, o.block);
+      return fmt::format("wait: rank {} holds {} {}", o.peer, cargo_name(o.cargo), o.block);
   }
   return "unknown";
 }
 
 Json arguments(const Operation& o) {
   Json args = {{"what", operation_name(o.what)},
+               {"cargo", cargo_name(o.cargo)},
                {"block", o.block},
                {"call", o.call},
                {"lap", o.lap},
                {"step", o.step}};
+  if (o.queries >= 0) args["queries"] = o.queries;
   if (o.peer >= 0) args["peer"] = o.peer;
   const Track track = track_of(o.what);
   if (track == Track::kSend || track == Track::kReceive) {
@@ -94,7 +99,7 @@ std::vector<Event> events_of(const RankTrace& rank) {
 
 // Those of which both ends are there.
 std::vector<Message> match(const std::vector<std::vector<Event>>& events) {
-  using Key = std::tuple<int, int, std::uint32_t, std::uint32_t, int, int>;
+  using Key = std::tuple<int, int, std::uint32_t, std::uint32_t, int, int, Cargo>;
   std::map<Key, Message> messages;
   for (std::size_t r = 0; r < events.size(); ++r) {
     const int rank = static_cast<int>(r);
@@ -103,7 +108,7 @@ std::vector<Message> match(const std::vector<std::vector<Event>>& events) {
       const bool send = o.what == Operation::What::kSend;
       if (!send && o.what != Operation::What::kReceive) continue;
       const int from = send ? rank : o.peer, to = send ? o.peer : rank;
-      Message& message = messages[{from, to, o.call, o.lap, o.step, o.block}];
+      Message& message = messages[{from, to, o.call, o.lap, o.step, o.block, o.cargo}];
       message.from = from;
       message.to = to;
       (send ? message.send : message.receive) = &e;

@@ -110,9 +110,8 @@ TEST(Faults, PlansOfTwoToThe40TokensWrap) {
     EXPECT_EQ(tokens, kTokens);
     // The last rank of a zigzag owns the middle, and needs its neighbour's.
     const std::vector<Step> steps = schedule_steps(ScheduleKind::kRing, p, layouts, ranks - 1);
-    EXPECT_EQ(steps[0].block, ranks - 1);
-    EXPECT_EQ(steps[1].block, ranks - 2);
-    EXPECT_TRUE(steps[1].attend);
+    EXPECT_EQ(steps[0].attends, (std::vector<Attend>{{ranks - 1, ranks - 1}}));
+    EXPECT_EQ(steps[1].attends, (std::vector<Attend>{{ranks - 1, ranks - 2}}));
   }
   const Mask mask(p);
   EXPECT_EQ(mask.visible(kTokens - 1), (Range{kTokens - 101, kTokens}));

@@ -38,6 +38,34 @@ TEST_P(Matrix, EveryLayoutAndRingSizeGivesTheReferenceAndTheBitsOfOneRank) {
   }
 }
 
+TEST_P(Matrix, EveryScheduleGivesTheBitsOfOneRankAndSendsWhatIsPlanned) {
+  const auto [mask, dtype] = GetParam();
+  Rng rng(1500 + 10 * static_cast<std::uint64_t>(mask) + static_cast<std::uint64_t>(dtype));
+  for (int ranks : {2, 3, 4, 8}) {
+    const Problem p = shareable_problem(rng, mask, dtype, ranks);
+    const Inputs in = random_inputs(rng, p, rng.chance(0.5) ? Fill::kAdversarial : Fill::kNormal);
+    AttendOptions options;
+    options.ring.threads = 1;
+    const Result one = run_inproc(p, options, in);
+    expect_reference(p, in, one, describe(p));
+    options.ranks = ranks;
+    for (ScheduleKind schedule : kSchedules) {
+      options.layout = {static_cast<LayoutKind>(rng.between(0, 2))};
+      options.ring.schedule = schedule;
+      options.ring.threads = 1 + static_cast<int>(rng.between(0, 3));
+      options.ring.heads_per_lap = shareable_lap(rng, p, schedule, ranks);
+      const Result r = run_inproc(p, options, in);
+      const std::string where = std::string(schedule_name(schedule)) + ", " + std::to_string(ranks) +
+                                " ranks, " + layout_name(options.layout.kind) + ": " + describe(p);
+      ASSERT_TRUE(r.report.bits_invariant);
+      ASSERT_TRUE(same_bits(r, one)) << where;
+      const Layouts layouts = make_layouts(options.layout, p, ranks);
+      for (const RankReport& rank : r.report.per_rank)
+        ASSERT_EQ(sent(rank), planned(p, layouts, options.ring, rank.rank)) << where;
+    }
+  }
+}
+
 TEST_P(Matrix, ShardsCutInsideTilesAndOnlineSumsAreExactWithinTheBound) {
   const auto [mask, dtype] = GetParam();
   Rng rng(2000 + 10 * static_cast<std::uint64_t>(mask) + static_cast<std::uint64_t>(dtype));

@@ -10,6 +10,7 @@
 
 #include "kvring/attend.h"
 #include "reference/bound.h"
+#include "schedule/parcel.h"
 #include "tests/support/random_problem.h"
 
 namespace kvring::test {
@@ -92,5 +93,26 @@ inline Problem matrix_problem(Rng& rng, MaskKind mask, DType dtype) {
   p.tile = rng.between(3, 9);
   return p;
 }
+
+// The same with as many heads as every schedule can share out over so many ranks, one or two to each.
+inline Problem shareable_problem(Rng& rng, MaskKind mask, DType dtype, int ranks) {
+  Problem p = matrix_problem(rng, mask, dtype);
+  p.kv_heads = (p.batch == 2 && ranks % 2 == 0 ? ranks / 2 : ranks) * rng.between(1, 2);
+  p.q_heads = p.kv_heads * rng.between(1, 2);
+  return p;
+}
+
+// KV heads per lap that every schedule takes.
+inline std::int64_t shareable_lap(Rng& rng, const Problem& p, ScheduleKind schedule, int ranks) {
+  return schedule == ScheduleKind::kUlysses ? ranks * rng.between(1, 2)
+                                            : rng.between(1, p.batch * p.kv_heads);
+}
+
+// What the steps say that a rank sends.
+inline Traffic planned(const Problem& p, const Layouts& layouts, const RingOptions& options, int rank) {
+  return planned_traffic(p, layouts, schedule_steps(options.schedule, p, layouts, rank),
+                         make_laps(p, options.heads_per_lap));
+}
+inline Traffic sent(const RankReport& report) { return {report.bytes_sent, report.hops}; }
 
 }  // namespace kvring::test

@@ -62,6 +62,7 @@ Result run_mpi(const Problem& p, const AttendOptions& options, const Inputs& in,
   auto lses = transport.allgather(bytes_of(local.lse.view()), "outputs");
   for (std::size_t r = 0; r < outs.size(); ++r) place(p, layouts.q.shards[r], outs[r], lses[r], whole);
   whole.report.bits_invariant = ring.bits_invariant();
+  whole.report.per_rank = {ring.report()};  // of the last call
   return whole;
 }
 
@@ -88,6 +89,30 @@ TEST_F(MpiMatrix, EveryLayoutMaskAndDtypeGivesTheReferenceAndTheBitsOfOneRankInP
         ASSERT_TRUE(r.report.bits_invariant);
         ASSERT_TRUE(same_bits(r, one)) << layout_name(layout) << ": " << describe(p);
       }
+    }
+  }
+}
+
+TEST_F(MpiMatrix, EveryScheduleGivesTheBitsOfOneRankInProcessAndSendsWhatIsPlanned) {
+  const int ranks = transport_->size();
+  Rng rng(4500 + static_cast<std::uint64_t>(ranks));
+  for (MaskKind mask : kMasks) {
+    const Problem p = shareable_problem(rng, mask, static_cast<DType>(rng.between(0, 2)), ranks);
+    const Inputs in = random_inputs(rng, p, rng.chance(0.5) ? Fill::kAdversarial : Fill::kNormal);
+    AttendOptions options;
+    options.ring.threads = 1;
+    const Result one = run_inproc(p, options, in);
+    if (transport_->rank() == 0) expect_reference(p, in, one, describe(p));
+    for (ScheduleKind schedule : kSchedules) {
+      options.layout = {static_cast<LayoutKind>(rng.between(0, 2))};
+      options.ring.schedule = schedule;
+      options.ring.threads = static_cast<int>(rng.between(1, 2));
+      options.ring.heads_per_lap = shareable_lap(rng, p, schedule, ranks);
+      const Result r = run_mpi(p, options, in, *transport_, 2);
+      ASSERT_TRUE(same_bits(r, one)) << schedule_name(schedule) << ": " << describe(p);
+      const Layouts layouts = make_layouts(options.layout, p, ranks);
+      ASSERT_EQ(sent(r.report.per_rank.at(0)), planned(p, layouts, options.ring, transport_->rank()))
+          << schedule_name(schedule) << ": " << describe(p);
     }
   }
 }

@@ -28,14 +28,14 @@ class BlockRun {
   void finish();
 
  private:
-  RankTensors tensors();
-
   Problem problem_;
   Layout q_layout_, kv_layout_;
   Lap lap_;
+  QueryPanels panels_;
   BlockAttention attention_;
   std::vector<BlockMap> maps_;
-  AlignedBuffer block_;
+  AlignedBuffer block_, accumulators_;
+  QuerySet set_;
   RandomTensor q_, k_, v_, out_;  // k_ and v_ are one head that stands for all
 };
 

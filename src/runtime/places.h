@@ -1,0 +1,73 @@
+// Where parcels lie on one rank while they are needed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "kvring/transport.h"
+#include "runtime/recorder.h"
+#include "schedule/memory.h"
+#include "schedule/step.h"
+#include "tensor/buffer.h"
+
+namespace kvring {
+
+// A place for one parcel at a time, and the transfers that must be over before the next may lie there.
+struct Slot {
+  struct Send {
+    Operation operation;
+    Recorder::Id record;
+  };
+  explicit Slot(std::int64_t bytes) : memory(bytes) {}
+
+  AlignedBuffer memory;  // none for another rank's memory, passed by pointer
+  std::vector<Send> sends;
+  std::optional<Transport::Request> receive{};  // not yet released
+  bool lent = false;                            // another rank's memory, sent on from here
+  bool in_use = false;
+  std::uint64_t left = 0;  // the when of its last parcel's end
+};
+
+// A parcel that is here.
+struct Held {
+  const std::byte* data = nullptr;  // null: it is not
+  Slot* slot = nullptr;
+  Lap units;  // that it carries
+};
+
+// The slots of one kind of parcel, and the parcels in them by owner.
+class Places {
+ public:
+  // `most_arriving`: parcels of a lap that may arrive as pointers, 0 where none do.
+  Places(const CargoSlots& sizes, int ranks, std::int64_t most_arriving);
+
+  // The slot for the next parcel that this rank makes, or that arrives: of those not in use the one that was
+  // left first. What still reads it has to be waited for.
+  Slot& take_own(int owner) { return take(own_, own_by_owner_, owner); }
+  Slot& take_arriving(int owner);
+
+  Held& operator[](int owner) { return held_[static_cast<std::size_t>(owner)]; }
+  // The parcel is not needed any more.
+  void leave(int owner) { leave(*held_[static_cast<std::size_t>(owner)].slot), (*this)[owner] = {}; }
+  void leave(Slot& slot) {
+    slot.in_use = false;
+    slot.left = ++leaves_;
+  }
+
+  void for_each_slot(const std::function<void(Slot&)>& visit);
+  std::size_t own_index(const Slot& slot) const { return static_cast<std::size_t>(&slot - own_.data()); }
+  std::size_t own_slots() const noexcept { return own_.size(); }
+
+ private:
+  Slot& take(std::vector<Slot>& slots, bool by_owner, int owner);
+
+  std::vector<Slot> own_, arriving_;
+  bool own_by_owner_, arriving_by_owner_;
+  std::vector<Held> held_;
+  std::uint64_t leaves_ = 0;
+};
+
+}  // namespace kvring

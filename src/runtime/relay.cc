@@ -1,0 +1,88 @@
+#include "runtime/relay.h"
+
+#include <algorithm>
+
+namespace kvring {
+
+Relay::Relay(const std::vector<Step>& steps, int rank, int ranks)
+    : forward_to_(steps.size()),
+      forwarded_(steps.size()),
+      last_uses_(steps.size()),
+      finishes_(static_cast<std::size_t>(ranks)),
+      meets_(static_cast<std::size_t>(ranks)),
+      arriving_(std::size(kCargos)) {
+  meets_[static_cast<std::size_t>(rank)] = 1;
+  for (const Step& step : steps) {
+    for (const std::int32_t owner : step.finishes)
+      finishes_[static_cast<std::size_t>(owner)] = meets_[static_cast<std::size_t>(owner)] = 1;
+    for (const Transfer& receive : step.receives) {
+      ++arriving_[static_cast<std::size_t>(receive.parcel.cargo)];
+      if (receive.parcel.cargo == Cargo::kQueries) meets_[static_cast<std::size_t>(receive.parcel.owner)] = 1;
+      if (receive.parcel.share != kWholeLap) share_ = rank;
+    }
+    for (const Transfer& send : step.sends) {
+      sends_queries_ |= send.parcel.cargo == Cargo::kQueries && send.parcel.owner == rank;
+      if (send.parcel.share != kWholeLap) share_ = rank;
+    }
+  }
+  find_forwards(steps);
+  find_last_uses(steps, rank, ranks);
+}
+
+void Relay::find_forwards(const std::vector<Step>& steps) {
+  for (std::size_t t = 0; t < steps.size(); ++t) {
+    forward_to_[t].assign(steps[t].receives.size(), -1);
+    forwarded_[t].assign(steps[t].sends.size(), 0);
+  }
+  const auto sends_of = [&](const Parcel& parcel) {
+    std::ptrdiff_t count = 0;
+    for (const Step& step : steps)
+      count += std::count_if(step.sends.begin(), step.sends.end(),
+                             [&](const Transfer& send) { return send.parcel == parcel; });
+    return count;
+  };
+  for (std::size_t t = 0; t + 1 < steps.size(); ++t) {
+    for (std::size_t i = 0; i < steps[t].receives.size(); ++i) {
+      const Parcel& parcel = steps[t].receives[i].parcel;
+      if (parcel.cargo == Cargo::kPartials) continue;  // what is sent of it is more than what came
+      const auto& sends = steps[t + 1].sends;
+      const auto send =
+          std::find_if(sends.begin(), sends.end(), [&](const Transfer& s) { return s.parcel == parcel; });
+      if (send == sends.end() || sends_of(parcel) != 1) continue;
+      // It is posted before all others of that step, so it must be the first on its link.
+      if (std::any_of(sends.begin(), send, [&](const Transfer& s) { return s.peer == send->peer; })) continue;
+      forward_to_[t][i] = send->peer;
+      forwarded_[t + 1][static_cast<std::size_t>(send - sends.begin())] = 1;
+    }
+  }
+}
+
+void Relay::find_last_uses(const std::vector<Step>& steps, int rank, int ranks) {
+  std::vector<int> last(std::size(kCargos) * static_cast<std::size_t>(ranks), -1);
+  const auto use = [&](Cargo cargo, std::int32_t owner, int step) {
+    last[static_cast<std::size_t>(cargo) * static_cast<std::size_t>(ranks) +
+         static_cast<std::size_t>(owner)] = step;
+  };
+  // What this rank owns may be of no use to anybody.
+  use(Cargo::kBlock, rank, 0);
+  use(Cargo::kQueries, rank, 0);
+  for (const Step& step : steps) {
+    for (const Transfer& send : step.sends) use(send.parcel.cargo, send.parcel.owner, step.step);
+    for (const Attend& attend : step.attends) {
+      use(Cargo::kQueries, attend.queries, step.step);
+      use(Cargo::kBlock, attend.block, step.step);
+    }
+    for (const Transfer& receive : step.receives) {  // and never used
+      if (receive.parcel.cargo == Cargo::kBlock || receive.parcel.cargo == Cargo::kQueries)
+        use(receive.parcel.cargo, receive.parcel.owner, step.step + 1);
+    }
+  }
+  for (std::size_t i = 0; i < last.size(); ++i) {
+    if (last[i] < 0) continue;
+    const auto cargo = static_cast<Cargo>(i / static_cast<std::size_t>(ranks));
+    last_uses_[static_cast<std::size_t>(last[i])].push_back(
+        {cargo, static_cast<std::int32_t>(i % static_cast<std::size_t>(ranks))});
+  }
+}
+
+}  // namespace kvring

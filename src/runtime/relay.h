@@ -1,0 +1,58 @@
+// What the steps of a rank say between the lines: what is passed on as it arrives, and when a parcel has been
+// used for the last time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "schedule/step.h"
+
+namespace kvring {
+
+class Relay {
+ public:
+  Relay(const std::vector<Step>& steps, int rank, int ranks);
+
+  // The rank to which receive i of the step is to be passed on as it arrives, which is what the next step
+  // says and the only thing that is ever sent of it; -1: it is not.
+  int forward_to(int step, std::size_t receive) const noexcept {
+    return forward_to_[static_cast<std::size_t>(step)][receive];
+  }
+  // Whether send i of the step has been posted that way.
+  bool forwarded(int step, std::size_t send) const noexcept {
+    return forwarded_[static_cast<std::size_t>(step)][send] != 0;
+  }
+  // What is used in this step for the last time: {cargo, owner}.
+  struct Use {
+    Cargo cargo;
+    std::int32_t owner;
+  };
+  const std::vector<Use>& last_uses(int step) const noexcept {
+    return last_uses_[static_cast<std::size_t>(step)];
+  }
+
+  // This rank sends its own queries: they are packed as a parcel.
+  bool sends_queries() const noexcept { return sends_queries_; }
+  // The rows of that rank's queries are finished here.
+  bool finishes(int owner) const noexcept { return finishes_[static_cast<std::size_t>(owner)] != 0; }
+  // That rank's queries come here, or are this rank's own.
+  bool meets(int owner) const noexcept { return meets_[static_cast<std::size_t>(owner)] != 0; }
+  // The share of the heads that is attended here.
+  std::int32_t share() const noexcept { return share_; }
+  // Parcels of a kind that arrive in a lap.
+  std::int64_t arriving(Cargo cargo) const noexcept { return arriving_[static_cast<std::size_t>(cargo)]; }
+
+ private:
+  void find_forwards(const std::vector<Step>& steps);
+  void find_last_uses(const std::vector<Step>& steps, int rank, int ranks);
+
+  std::vector<std::vector<int>> forward_to_;
+  std::vector<std::vector<char>> forwarded_;
+  std::vector<std::vector<Use>> last_uses_;
+  std::vector<char> finishes_, meets_;
+  std::vector<std::int64_t> arriving_;
+  std::int32_t share_ = kWholeLap;
+  bool sends_queries_ = false;
+};
+
+}  // namespace kvring
