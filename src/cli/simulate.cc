@@ -109,7 +109,7 @@ Json simulation_json(const PlanQuery& query, const Setting& setting, const Simul
     return json;
   }
   json["total_s"] = s.total_s;
-  json["planned_s"] = price_ring(setting).total_s;
+  json["planned_s"] = price_schedule(ScheduleKind::kRing, setting).total_s;
   json["efficiency"] = s.efficiency;
   json["laps"] = s.laps;
   json["laps_played"] = s.laps_played;
@@ -137,7 +137,7 @@ std::string simulation_text(const PlanQuery& query, const Setting& setting, cons
                   count_text(query.workload.problem.kv_len));
   if (s.stall) return text + stall_text(*s.stall, setting.ranks()) + "\n";
   text += fmt::format("takes {}, of which the ranks compute {} (planned: {})\n", seconds_text(s.total_s),
-                      percent_text(s.efficiency), seconds_text(price_ring(setting).total_s));
+                      percent_text(s.efficiency), seconds_text(price_schedule(ScheduleKind::kRing, setting).total_s));
   const auto by_exposed = [](const RankTimes& a, const RankTimes& b) { return exposed(a) < exposed(b); };
   const auto worst = std::max_element(s.ranks.begin(), s.ranks.end(), by_exposed);
   double sum = 0;

@@ -21,11 +21,13 @@ const Price* best_of(const std::vector<Price>& prices, bool here) {
   return best;
 }
 
-// The fastest, or what this build has where that is as good.
+// The fastest; the ring, or else what this build has, where that is as good.
 const Price* best_price(const std::vector<Price>& prices) {
   const Price* best = best_of(prices, false);
   const Price* here = best_of(prices, true);
-  return here != nullptr && here->total_s <= kTie * best->total_s ? here : best;
+  if (here == nullptr) return best;
+  if (prices.front().runs_here() && prices.front().total_s <= kTie * best->total_s) return &prices.front();
+  return here->total_s <= kTie * best->total_s ? here : best;
 }
 
 struct Smaller {
@@ -40,7 +42,7 @@ std::optional<Smaller> smaller_ring(const PlanQuery& query, const Setting& s, do
     Placement placement = s.placement();
     placement.ranks = ranks;
     const Setting smaller(query.machine, query.workload, placement);
-    const Price ring = price_ring(smaller);
+    const Price ring = price_schedule(ScheduleKind::kRing, smaller);
     if (!ring.fits || ring.total_s > total_s) continue;
     if (!best || ring.total_s <= best->total_s) best = Smaller{ranks, ring.total_s};
   }
@@ -96,9 +98,9 @@ std::string other_reason(const Setting& s, const Price& best, const std::vector<
   if (best.name == "ulysses")
     return fmt::format("ulysses: heads divide over {} ranks, and two exchanges take less than {} hops ({})",
                        s.ranks(), s.ranks() - 1, against);
-  std::int64_t step_by_step = 0;
-  for (const StepWork& step : s.work().steps) step_by_step += step.most_pairs;
-  if (static_cast<double>(s.work().most_of_query_rank) < static_cast<double>(step_by_step) / kTie)
+  double step_by_step = 0;
+  for (const StepWork& step : s.work().steps) step_by_step += step.pairs;
+  if (s.of(ScheduleKind::kAllGather).work.steps.back().pairs < step_by_step / kTie)
     return fmt::format("all-gather: steps are uneven, and a ring waits for the slowest rank in each ({})",
                        against);
   return fmt::format("all-gather: slices of {} tokens are so short that fewer, larger messages win ({})",

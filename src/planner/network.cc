@@ -64,22 +64,15 @@ double Network::gather_s(double bytes) const {
   return latency + seconds;
 }
 
-double Network::all_to_all_s(double bytes) const {
-  if (ranks_ == 1) return 0;
-  const int near = std::min(ranks_, per_node_) - 1, far = ranks_ - 1 - near;
-  const double part = bytes / ranks_;
-  const double within = near * (machine_.within_node.latency_s.value + part / hop_bytes_per_s(false));
-  if (far == 0) return within;
-  const double share = std::min(1.0, machine_.between_nodes->links.value / per_node_);
-  const double between = far * (link(true).latency_s.value + part / (link(true).bytes_per_s.value * share));
-  return std::max(within, between);
-}
-
-double Network::tree_s(double bytes) const {
-  if (ranks_ == 1) return 0;
-  double seconds = rounds(std::min(ranks_, per_node_)) * message_s(false, bytes / bus_share_);
-  if (crosses_nodes()) seconds += rounds((ranks_ + per_node_ - 1) / per_node_) * message_s(true, bytes);
-  return seconds;
+double Network::step_s(const StepWork& work, double units) const {
+  const double near = static_cast<double>(work.near.count) * machine_.within_node.latency_s.value +
+                      units * work.near.bytes / hop_bytes_per_s(false);
+  if (work.far.count == 0) return near;
+  const Link& out = link(true);
+  const double node_links = machine_.between_nodes->links.value;
+  const double bytes = units * std::max(work.far.bytes, work.node_bytes / node_links);
+  return std::max(near,
+                  static_cast<double>(work.far.count) * out.latency_s.value + bytes / out.bytes_per_s.value);
 }
 
 }  // namespace kvring

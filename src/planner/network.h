@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "planner/machine.h"
+#include "planner/work.h"
 
 namespace kvring {
 
@@ -38,10 +39,9 @@ class Network {
 
   // `rounds_bytes` per rank pass through the slowest link, in log2 P messages: an all-gather by doubling.
   double gather_s(double bytes) const;
-  // All ranks send each other rank its part of `bytes` at once; links out of a node are shared.
-  double all_to_all_s(double bytes) const;
-  // A message of `bytes` along a binary tree over all ranks; inside nodes where it can be.
-  double tree_s(double bytes) const;
+  // All transfers of a step, `units` KV heads of each: they share the links in and out of a rank and of a
+  // node, and each message has its latency.
+  double step_s(const StepWork& work, double units) const;
 
  private:
   const Link& link(bool between_nodes) const;

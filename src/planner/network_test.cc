@@ -36,19 +36,25 @@ TEST(Network, LatencyIsPaidPerMessage) {
   EXPECT_DOUBLE_EQ(Network(machine, 8, 4).slowest_hop(0).seconds, 1e-2);
   // A gather by doubling: 2 rounds in a node of 4, then 1 between 2 nodes.
   EXPECT_DOUBLE_EQ(Network(machine, 8, 4).gather_s(0), 2e-3 + 1e-2);
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).tree_s(0), 2e-3 + 1e-2);
-  EXPECT_DOUBLE_EQ(Network(machine, 5, 4).tree_s(0), 2e-3 + 1e-2);
-  // An exchange: 3 messages within, 4 to the other node, at once.
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).all_to_all_s(0), 4e-2);
+  StepWork step;  // 3 messages within, 4 to the other node, at once
+  step.near.count = 3;
+  step.far.count = 4;
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 1), 4e-2);
+  step.far.count = 0;
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 1), 3e-3);
 }
 
-TEST(Network, RanksOfANodeShareItsCardsInAnExchange) {
+TEST(Network, RanksOfANodeShareItsCards) {
   Machine machine = round_machine();
-  // 1/8 of 8 GB to each of 4 far ranks, over a quarter of a card.
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).all_to_all_s(8e9), 16);
+  StepWork step;
+  step.near = {1, 1e9};
+  step.far = {4, 4e9};
+  step.node_bytes = 16e9;
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2), 32);
   machine.between_nodes->links.value = 4;
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).all_to_all_s(8e9), 4);
-  EXPECT_DOUBLE_EQ(Network(machine, 4, 4).all_to_all_s(4e9), 0.3);
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2), 8);
+  machine.within_node.bytes_per_s.value = 1e8;
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2), 20);
 }
 
 TEST(Network, AMachineWithoutLinksBetweenNodesEndsAtItsNode) {

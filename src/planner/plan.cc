@@ -60,7 +60,7 @@ std::vector<Larger> larger_rings(const PlanQuery& query, const Placement& placem
     at.ranks *= 2;
     if (at.ranks > std::min(kMostLarger, most_ranks(query, at.mesh))) break;
     const Setting setting(query.machine, query.workload, at);
-    const Price ring = price_ring(setting);
+    const Price ring = price_schedule(ScheduleKind::kRing, setting);
     all.push_back({at.ranks, ring.total_s, ring.exposed_s, ring.fits});
   }
   return all;

@@ -1,5 +1,5 @@
-// What each schedule would cost. The ring is priced by its steps; the others, which this build may not have
-// as steps, by closed forms of what they would move and compute.
+// What each schedule would cost: the sum over its steps of computing or transfer, whichever takes longer,
+// since each step's transfers are under way while it computes, and ranks wait for each other.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,8 @@ struct Price {
 };
 
 // All of them, the ring first. `tensor-parallel` is no schedule of kvring: attention with heads cut over the
-// same ranks and the sum of their outputs.
+// same ranks and the sum of their outputs, by closed forms.
 std::vector<Price> price_all(const Setting& setting);
-// The ring alone, by its steps.
-Price price_ring(const Setting& setting);
+Price price_schedule(ScheduleKind kind, const Setting& setting);
 
 }  // namespace kvring

@@ -14,7 +14,6 @@ struct Regimes {
   std::vector<std::int64_t> slices;      // queries per rank, rising
   std::vector<double> bytes_per_s;       // rising
   std::vector<std::string> names;        // of schedules that win somewhere, and where this build runs them
-  std::vector<bool> runs_here;           // by name
   std::vector<std::vector<int>> winner;  // [slice][speed]: index of the name
   std::vector<std::int64_t> break_even;  // [speed]: the slice that hides a hop
   struct Mark {

@@ -154,11 +154,10 @@ std::string legend(const Regimes& r) {
   for (const Colour& colour : kColours) {
     const auto found = std::find(r.names.begin(), r.names.end(), colour.name);
     if (found == r.names.end()) continue;
-    const bool here = r.runs_here[static_cast<std::size_t>(found - r.names.begin())];
     svg += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"16\" height=\"16\" fill=\"{}\" stroke=\"#555\"/>\n", x, y,
         colour.fill);
-    svg += text_at(x + 23, y + 13, "", std::string(colour.name) + (here ? "" : " *"));
+    svg += text_at(x + 23, y + 13, "", std::string(colour.name));
     y += 25;
   }
   y += 6;
@@ -166,10 +165,6 @@ std::string legend(const Regimes& r) {
   svg += text_at(x + 23, y + 4, "", "break-even");
   svg += text_at(x, y + 22, "class=\"small\"", "right of it a step");
   svg += text_at(x, y + 36, "class=\"small\"", "hides its hop");
-  if (std::find(r.runs_here.begin(), r.runs_here.end(), false) != r.runs_here.end()) {
-    svg += text_at(x, y + 62, "class=\"small\"", "* not run by");
-    svg += text_at(x, y + 76, "class=\"small\"", "this build");
-  }
   return svg;
 }
 

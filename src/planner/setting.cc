@@ -33,13 +33,13 @@ std::int64_t longest_shard(const Layout& layout) {
   return tokens;
 }
 
-RankMemory memory_of(const Machine& machine, const Workload& whole, const Workload& share,
+RankMemory memory_of(ScheduleKind kind, const Machine& machine, const Workload& whole, const Workload& share,
                      const Placement& placement, const Layouts& layouts) {
   const std::int64_t queries = longest_shard(layouts.q), keys = longest_shard(layouts.kv);
   RankMemory memory;
   memory.model = model_memory({whole, share, placement.mesh, placement.ranks, queries, keys});
   // Messages between processes are copied; only ranks that are threads of one process pass pointers.
-  const MemoryInputs inputs{share.problem, layouts, static_cast<int>(machine.threads.value), false};
+  const MemoryInputs inputs{share.problem, layouts, static_cast<int>(machine.threads.value), false, kind};
   RingOptions options;
   options.rank_memory = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(machine.memory_bytes.value) - ledger_total(memory.model));
@@ -67,7 +67,7 @@ Workload ring_share(const Workload& whole, const Mesh& mesh) {
 RankMemory ring_memory(const Machine& machine, const Workload& whole, const Placement& placement) {
   const Workload share = ring_share(whole, placement.mesh);
   const Layouts layouts = make_layouts(share.layout, share.problem, placement.ranks);
-  return memory_of(machine, whole, share, placement, layouts);
+  return memory_of(ScheduleKind::kRing, machine, whole, share, placement, layouts);
 }
 
 Setting::Setting(const Machine& machine, const Workload& whole, const Placement& placement)
@@ -77,8 +77,7 @@ Setting::Setting(const Machine& machine, const Workload& whole, const Placement&
       share_(ring_share(whole, placement.mesh)),
       layouts_(make_layouts(share_.layout, share_.problem, placement.ranks)),
       network_(machine, placement.ranks, ring_ranks_per_node(machine, placement)),
-      work_(ring_work(share_.problem, layouts_)),
-      memory_(memory_of(machine, whole, share_, placement, layouts_)),
+      facts_(std::make_shared<Facts>()),
       slice_queries_(longest_shard(layouts_.q)),
       slice_keys_(longest_shard(layouts_.kv)) {}
 
@@ -89,10 +88,17 @@ Setting::Setting(const Setting& other, const Machine& machine)
       share_(other.share_),
       layouts_(other.layouts_),
       network_(machine, placement_.ranks, ring_ranks_per_node(machine, placement_)),
-      work_(other.work_),
-      memory_(other.memory_),
+      facts_(other.facts_),
       slice_queries_(other.slice_queries_),
       slice_keys_(other.slice_keys_) {}
+
+const ScheduleFacts& Setting::of(ScheduleKind kind) const {
+  std::optional<ScheduleFacts>& facts = (*facts_)[static_cast<std::size_t>(kind)];
+  if (!facts)
+    facts = {schedule_work(kind, problem(), layouts_, network_.per_node()),
+             memory_of(kind, machine_, whole_, share_, placement_, layouts_)};
+  return *facts;
+}
 
 std::int64_t Setting::key_bytes() const {
   const Problem& p = problem();
@@ -144,7 +150,7 @@ std::int64_t break_even_slice(const Setting& s) {
   shape.bytes_per_key = static_cast<double>(s.key_bytes());
   shape.keys_per_query = static_cast<double>(p.kv_len) / static_cast<double>(p.q_len);
   // Of a step that has a hop to hide; causal layouts differ in it.
-  shape.density = static_cast<double>(s.work().steps[1].most_pairs) /
+  shape.density = s.work().steps[1].pairs /
                   (static_cast<double>(s.slice_queries()) * static_cast<double>(s.slice_keys()));
   if (!(shape.density > 0)) return 0;
   const Hop hop = s.network().slowest_hop(1);

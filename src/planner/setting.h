@@ -1,7 +1,10 @@
 // One thing to be priced: a workload on so many ranks of a machine, with what all schedules' prices share.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
 #include "kvring/ring.h"
 #include "planner/machine.h"
@@ -33,11 +36,17 @@ struct RankMemory {
 };
 RankMemory ring_memory(const Machine& machine, const Workload& whole, const Placement& placement);
 
+// What a schedule does and holds; the same on every machine of as many ranks per node and as much memory.
+struct ScheduleFacts {
+  ScheduleWork work;
+  RankMemory memory;
+};
+
 class Setting {
  public:
   // The machine must outlive it. Throws InvalidArgument or Unsupported for what cannot be.
   Setting(const Machine& machine, const Workload& whole, const Placement& placement);
-  // The same work on a machine with other links. The machine must outlive it.
+  // The same work on a machine with other speeds. The machine must outlive it.
   Setting(const Setting& other, const Machine& machine);
   Setting(const Setting&) = delete;
   Setting& operator=(const Setting&) = delete;
@@ -46,9 +55,11 @@ class Setting {
   const Problem& problem() const noexcept { return share_.problem; }  // of one ring
   const Layouts& layouts() const noexcept { return layouts_; }
   const Network& network() const noexcept { return network_; }
-  const RingWork& work() const noexcept { return work_; }
+  // Worked out when first asked for. Throws where the schedule cannot serve the workload.
+  const ScheduleFacts& of(ScheduleKind kind) const;
+  const ScheduleWork& work() const { return of(ScheduleKind::kRing).work; }
   const Workload& whole() const noexcept { return whole_; }
-  const RankMemory& memory() const noexcept { return memory_; }
+  const RankMemory& memory() const { return of(ScheduleKind::kRing).memory; }
   const Placement& placement() const noexcept { return placement_; }
   std::int64_t layers() const noexcept { return share_.layers; }
   int ranks() const noexcept { return placement_.ranks; }
@@ -73,8 +84,8 @@ class Setting {
   Workload share_;
   Layouts layouts_;
   Network network_;
-  RingWork work_;
-  RankMemory memory_;
+  using Facts = std::array<std::optional<ScheduleFacts>, std::size(kSchedules)>;
+  std::shared_ptr<Facts> facts_;  // by schedule
   std::int64_t slice_queries_ = 0, slice_keys_ = 0;
 };
 

@@ -360,8 +360,7 @@ Simulation simulate(const Setting& s, const SimulationOptions& options) {
       static_cast<double>(s.units()) / static_cast<double>(width) * static_cast<double>(s.layers());
   simulation.total_s = simulation.played_s + (full_laps - static_cast<double>(played)) * simulation.total_s;
   const double alone =
-      s.attend_s(static_cast<double>(s.work().all_pairs), static_cast<double>(s.units()), 0) *
-      static_cast<double>(s.layers());
+      s.attend_s(s.work().all_pairs, static_cast<double>(s.units()), 0) * static_cast<double>(s.layers());
   simulation.efficiency = alone / (ranks * simulation.total_s);
   return simulation;
 }

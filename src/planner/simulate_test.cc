@@ -27,7 +27,7 @@ TEST(Simulate, WithoutAMaskItIsThePlannersRing) {
   for (const std::int64_t tokens : {2048, 4096, 16384, 65536}) {
     for (const int ranks : {1, 2, 4}) {  // one node: all hops alike
       const Setting s(machine, attention(tokens, tokens, 2, 2), {ranks, 4, {}});
-      const Price ring = price_ring(s);
+      const Price ring = price_schedule(ScheduleKind::kRing, s);
       const Simulation played = simulate(s, {});
       EXPECT_NEAR(played.total_s, ring.total_s, 1e-9 * ring.total_s) << tokens << " " << ranks;
       double exposed = 0;
@@ -43,7 +43,7 @@ TEST(Simulate, TheSlowestHopSetsThePace) {
   const Machine machine = round_machine();
   const Setting s(machine, attention(4096, 4096, 1, 1), {8, 4, {}});
   const Simulation played = simulate(s, {});
-  const Price ring = price_ring(s);
+  const Price ring = price_schedule(ScheduleKind::kRing, s);
   EXPECT_LE(played.total_s, ring.total_s * (1 + 1e-9));
   EXPECT_GT(played.total_s, 0.85 * ring.total_s);
   EXPECT_GT(played.path.transfers, 3);
@@ -133,7 +133,8 @@ TEST(Simulate, ASharedBusIsShared) {
   quarter.within_node.bytes_per_s.value /= 4;
   const Setting slow(quarter, w, {4, 4, {}});
   EXPECT_NEAR(simulate(shared, {}).total_s, simulate(slow, {}).total_s, 1e-12);
-  EXPECT_NEAR(price_ring(shared).total_s, price_ring(slow).total_s, 1e-12);
+  EXPECT_NEAR(price_schedule(ScheduleKind::kRing, shared).total_s,
+              price_schedule(ScheduleKind::kRing, slow).total_s, 1e-12);
 }
 
 TEST(Simulate, ManyLapsAreThoseOfTheFirst) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kvring/error.h"
+#include "schedule/parcel.h"
 #include "schedule/step.h"
 
 namespace kvring {
@@ -42,9 +43,19 @@ PairCount::PairCount(const Problem& problem, const Layouts& layouts)
   if (problem.window_left >= 0 || problem.window_right >= 0 || problem.cu_seqlens_q.size() > 2)
     throw Unsupported("the planner counts the pairs of full and causal masks of one document only");
   for (const Shard& shard : layouts.kv.shards) keys_.emplace_back(shard);
+  constexpr std::size_t kMostRemembered = 1024;
+  if (keys_.size() <= kMostRemembered) known_.assign(keys_.size() * keys_.size(), -1);
 }
 
 std::int64_t PairCount::pairs(int query_rank, int key_rank) const {
+  if (known_.empty()) return count(query_rank, key_rank);
+  std::int64_t& known =
+      known_[static_cast<std::size_t>(query_rank) * keys_.size() + static_cast<std::size_t>(key_rank)];
+  if (known < 0) known = count(query_rank, key_rank);
+  return known;
+}
+
+std::int64_t PairCount::count(int query_rank, int key_rank) const {
   const Shard& queries = layouts_.q.shards[static_cast<std::size_t>(query_rank)];
   const KeyCount& keys = keys_[static_cast<std::size_t>(key_rank)];
   if (!causal_) return queries.tokens() * keys.tokens();
@@ -54,33 +65,96 @@ std::int64_t PairCount::pairs(int query_rank, int key_rank) const {
   return pairs;
 }
 
-RingWork ring_work(const Problem& problem, const Layouts& layouts) {
-  const auto ranks = static_cast<int>(layouts.q.shards.size());
-  const PairCount count(problem, layouts);
-  RingWork work;
-  work.steps.resize(static_cast<std::size_t>(ranks));
-  work.hops.resize(static_cast<std::size_t>(ranks));
-  std::vector<std::int64_t> of_keys(static_cast<std::size_t>(ranks));
-  for_each_rank_steps(ScheduleKind::kRing, problem, layouts, [&](int rank, const std::vector<Step>& steps) {
-    std::int64_t of_queries = 0;
-    for (const Step& step : steps) {
-      StepWork& at = work.steps[static_cast<std::size_t>(step.step)];
-      if (!step.sends.empty()) {
-        at.moves = true;
-        ++work.hops[static_cast<std::size_t>(rank)];
-      }
-      for (const Attend& attend : step.attends) {
-        const std::int64_t pairs = count.pairs(rank, attend.block);
-        at.most_pairs = std::max(at.most_pairs, pairs);
-        of_queries += pairs;
-        of_keys[static_cast<std::size_t>(attend.block)] += pairs;
-      }
+namespace {
+
+void raise(double& most, double value) { most = std::max(most, value); }
+
+// Puts what each rank does in each step into what any does.
+class Gathering {
+ public:
+  Gathering(ScheduleKind kind, const Problem& problem, const Layouts& layouts, int per_node)
+      : problem_(problem),
+        layouts_(layouts),
+        count_(problem, layouts),
+        ranks_(static_cast<int>(layouts.q.shards.size())),
+        per_node_(per_node),
+        share_(kind == ScheduleKind::kUlysses ? 1.0 / ranks_ : 1.0) {
+    work_.sent.resize(layouts.q.shards.size());
+    for_each_rank_steps(kind, problem, layouts, [&](int rank, const std::vector<Step>& steps) {
+      work_.steps.resize(std::max(work_.steps.size(), steps.size()));
+      node_out_.resize(work_.steps.size(), 0.0);
+      node_in_.resize(work_.steps.size(), 0.0);
+      if (rank % per_node_ == 0) end_node();
+      for (const Step& step : steps) add(rank, step);
+    });
+    end_node();
+  }
+  const ScheduleWork& work() const noexcept { return work_; }
+
+ private:
+  void add(int rank, const Step& step) {
+    const auto t = static_cast<std::size_t>(step.step);
+    StepWork& to = work_.steps[t];
+    work_.sent[static_cast<std::size_t>(rank)] += std::ssize(step.sends);
+    node_out_[t] += move(rank, step.sends, to);
+    node_in_[t] += move(rank, step.receives, to);
+    double pairs = 0, read = 0, merged = 0;
+    for (const Attend& attend : step.attends) {
+      pairs += share_ * static_cast<double>(count_.pairs(attend.queries, attend.block));
+      read += share_ * bytes({Cargo::kBlock, attend.block});
     }
-    work.all_pairs += of_queries;
-    work.most_of_query_rank = std::max(work.most_of_query_rank, of_queries);
-  });
-  work.most_of_key_rank = *std::max_element(of_keys.begin(), of_keys.end());
-  return work;
+    for (const Transfer& receive : step.receives) {
+      if (receive.parcel.cargo == Cargo::kPartials) merged += bytes(receive.parcel);
+    }
+    work_.all_pairs += pairs;
+    raise(to.pairs, pairs);
+    raise(to.read_bytes, read);
+    raise(to.merge_bytes, merged);
+  }
+
+  // The transfers of a rank in one direction. Returns the bytes that leave or enter its node.
+  double move(int rank, const std::vector<Transfer>& transfers, StepWork& to) const {
+    StepWork::Messages near, far;
+    for (const Transfer& transfer : transfers) {
+      const double size = bytes(transfer.parcel);
+      StepWork::Messages& link = rank / per_node_ == transfer.peer / per_node_ ? near : far;
+      link.count += 1;
+      link.bytes += size;
+      raise(to.largest_message, size);
+    }
+    for (const auto& [of_rank, most] : {std::pair(&near, &to.near), {&far, &to.far}}) {
+      most->count = std::max(most->count, of_rank->count);
+      raise(most->bytes, of_rank->bytes);
+    }
+    return far.bytes;
+  }
+
+  void end_node() {
+    for (std::size_t t = 0; t < work_.steps.size(); ++t) {
+      raise(work_.steps[t].node_bytes, std::max(node_out_[t], node_in_[t]));
+      node_out_[t] = node_in_[t] = 0;
+    }
+  }
+
+  // Of one KV head of a lap.
+  double bytes(const Parcel& parcel) const {
+    const double whole = static_cast<double>(parcel_bytes(problem_, layouts_, parcel.cargo, parcel.owner, 1));
+    return parcel.share == kWholeLap ? whole : whole * share_;
+  }
+
+  const Problem& problem_;
+  const Layouts& layouts_;
+  PairCount count_;
+  int ranks_, per_node_;
+  double share_;  // of the heads that a rank attends
+  ScheduleWork work_;
+  std::vector<double> node_out_, node_in_;  // of the node at hand, by step
+};
+
+}  // namespace
+
+ScheduleWork schedule_work(ScheduleKind kind, const Problem& problem, const Layouts& layouts, int per_node) {
+  return Gathering(kind, problem, layouts, per_node).work();
 }
 
 }  // namespace kvring

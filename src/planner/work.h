@@ -1,4 +1,4 @@
-// How many (query, key) pairs each step of a ring computes: what causal masks and layouts do to the balance.
+// What the steps of a schedule compute and move: what masks and layouts do to the balance.
 #pragma once
 
 #include <cstdint>
@@ -38,25 +38,40 @@ class PairCount {
   std::int64_t pairs(int query_rank, int key_rank) const;
 
  private:
+  std::int64_t count(int query_rank, int key_rank) const;
+
   const Layouts& layouts_;
   bool causal_;
   std::int64_t shift_;  // of a query's position to that of the last key it sees
   std::vector<KeyCount> keys_;
+  mutable std::vector<std::int64_t>
+      known_;  // by query, then key rank; -1: not yet. Empty where they are many
 };
 
-// One step of a ring, over all ranks.
+// What the ranks of a step do at most, for one KV head of a lap. (Where heads are shared out, a rank's share
+// of one: 1 / P.)
 struct StepWork {
-  std::int64_t most_pairs = 0;  // of any rank: its neighbours wait for it
-  bool moves = false;           // some block is passed on
+  // Over the links of one kind, into or out of any rank.
+  struct Messages {
+    std::int64_t count = 0;
+    double bytes = 0;
+  };
+  double pairs = 0;        // (query, key) pairs attended, of one query head
+  double read_bytes = 0;   // of blocks that they lie in
+  double merge_bytes = 0;  // of partials
+  Messages near, far;      // within a node, between nodes
+  double node_bytes = 0;   // into or out of any node
+  double largest_message = 0;
+  bool moves() const noexcept { return near.count + far.count > 0; }
 };
-struct RingWork {
+
+struct ScheduleWork {
   std::vector<StepWork> steps;
-  std::int64_t all_pairs = 0;
-  std::int64_t most_of_query_rank = 0;  // the busiest rank where queries stay: ring, all-gather
-  std::int64_t most_of_key_rank = 0;    // the busiest rank where keys stay: pass-q, tree
-  std::vector<std::int64_t> hops;       // by link r -> r + 1: blocks passed on in a lap
+  double all_pairs = 0;            // of one query head
+  std::vector<std::int64_t> sent;  // by rank: parcels, in a lap
 };
-// Prices the steps that schedule_steps() returns for every rank. O(P^2) counts.
-RingWork ring_work(const Problem& problem, const Layouts& layouts);
+// Of the steps that schedule_steps() returns for every rank, `per_node` neighbours on each node. Counts
+// O(P^2) pairs, but P^3 of ulysses. Throws as schedule_steps() does.
+ScheduleWork schedule_work(ScheduleKind kind, const Problem& problem, const Layouts& layouts, int per_node);
 
 }  // namespace kvring

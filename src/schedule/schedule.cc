@@ -9,24 +9,27 @@
 namespace kvring {
 namespace {
 
-std::vector<Step> steps_of(ScheduleKind kind, const Needs& needs, std::int32_t rank) {
+// The steps of a rank; what all ranks share is worked out here.
+std::function<std::vector<Step>(std::int32_t rank)> steps_of(ScheduleKind kind, const Needs& needs) {
   if (needs.ranks() == 1) {
-    Step alone;
-    if (needs.attends(0, 0)) alone.attends = {{0, 0}};
-    alone.finishes = {0};
-    return {alone};
+    return [&needs](std::int32_t) {
+      Step alone;
+      if (needs.attends(0, 0)) alone.attends = {{0, 0}};
+      alone.finishes = {0};
+      return std::vector<Step>{alone};
+    };
   }
   switch (kind) {
     case ScheduleKind::kRing:
-      return ring_steps(needs, rank);
+      return [&needs](std::int32_t rank) { return ring_steps(needs, rank); };
     case ScheduleKind::kAllGather:
-      return all_gather_steps(needs, rank);
+      return [&needs](std::int32_t rank) { return all_gather_steps(needs, rank); };
     case ScheduleKind::kPassQ:
-      return pass_q_steps(needs, rank);
+      return [&needs](std::int32_t rank) { return pass_q_steps(needs, rank); };
     case ScheduleKind::kUlysses:
-      return ulysses_steps(needs, rank);
+      return [&needs](std::int32_t rank) { return ulysses_steps(needs, rank); };
     case ScheduleKind::kTree:
-      return tree_steps(needs, rank);
+      return [&needs, trees = Trees(needs)](std::int32_t rank) { return tree_steps(needs, trees, rank); };
   }
   throw Internal(fmt::format("no schedule {}", static_cast<int>(kind)));
 }
@@ -60,14 +63,16 @@ std::string schedule_refusal(ScheduleKind kind, const Problem& problem, int rank
 std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
                                  int rank) {
   check_ranks(kind, problem, layouts, rank);
-  return steps_of(kind, Needs(problem, layouts), rank);
+  const Needs needs(problem, layouts);
+  return steps_of(kind, needs)(rank);
 }
 
 void for_each_rank_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
                          const std::function<void(int, const std::vector<Step>&)>& visit) {
   check_ranks(kind, problem, layouts, 0);
   const Needs needs(problem, layouts);
-  for (std::int32_t rank = 0; rank < needs.ranks(); ++rank) visit(rank, steps_of(kind, needs, rank));
+  const auto steps = steps_of(kind, needs);
+  for (std::int32_t rank = 0; rank < needs.ranks(); ++rank) visit(rank, steps(rank));
 }
 
 std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap) {

@@ -27,8 +27,28 @@ std::vector<Step> pass_q_steps(const Needs& needs, std::int32_t rank);
 // are attended, so that rows go back while the next are computed. P + 2 steps.
 std::vector<Step> ulysses_steps(const Needs& needs, std::int32_t rank);
 
+// For each rank with queries, who takes part in its tree: itself, the root, then those with keys that they
+// see.
+class Trees {
+ public:
+  explicit Trees(const Needs& needs);
+  const std::vector<std::int32_t>& members(std::int32_t owner) const noexcept {
+    return members_[static_cast<std::size_t>(owner)];
+  }
+  // Of the rank among the members; -1: it is none.
+  std::int32_t place(std::int32_t owner, std::int32_t rank) const noexcept {
+    return places_[static_cast<std::size_t>(owner) * members_.size() + static_cast<std::size_t>(rank)];
+  }
+  std::int32_t rounds() const noexcept { return rounds_; }  // to reach all members of the largest tree
+
+ private:
+  std::vector<std::vector<std::int32_t>> members_;
+  std::vector<std::int32_t> places_;
+  std::int32_t rounds_ = 0;
+};
+
 // Shyam et al., "Tree Attention" (arXiv 2408.04093): queries go to all who have keys for them and partials
 // come back, both along a binomial tree. 2 ceil(log2 P) + 1 steps.
-std::vector<Step> tree_steps(const Needs& needs, std::int32_t rank);
+std::vector<Step> tree_steps(const Needs& needs, const Trees& trees, std::int32_t rank);
 
 }  // namespace kvring
