@@ -81,6 +81,17 @@ Setting::Setting(const Machine& machine, const Workload& whole, const Placement&
       slice_queries_(longest_shard(layouts_.q)),
       slice_keys_(longest_shard(layouts_.kv)) {}
 
+Setting::Setting(const Machine& machine, const Problem& problem, Layouts layouts, int per_node)
+    : machine_(machine),
+      whole_{problem, layouts.q.spec, 1, {}},
+      placement_{static_cast<int>(layouts.q.shards.size()), per_node, {}},
+      share_(whole_),
+      layouts_(std::move(layouts)),
+      network_(machine, placement_.ranks, per_node),
+      facts_(std::make_shared<Facts>()),
+      slice_queries_(longest_shard(layouts_.q)),
+      slice_keys_(longest_shard(layouts_.kv)) {}
+
 Setting::Setting(const Setting& other, const Machine& machine)
     : machine_(machine),
       whole_(other.whole_),

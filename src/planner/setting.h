@@ -46,6 +46,8 @@ class Setting {
  public:
   // The machine must outlive it. Throws InvalidArgument or Unsupported for what cannot be.
   Setting(const Machine& machine, const Workload& whole, const Placement& placement);
+  // One layer's attention over shards that are as they are, the ranks of a node `per_node` neighbours.
+  Setting(const Machine& machine, const Problem& problem, Layouts layouts, int per_node);
   // The same work on a machine with other speeds. The machine must outlive it.
   Setting(const Setting& other, const Machine& machine);
   Setting(const Setting&) = delete;

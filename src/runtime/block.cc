@@ -15,9 +15,10 @@ BlockMap::BlockMap(const Problem& problem, const Shard& shard, std::vector<Piece
   unit_bytes_ = unit_block_bytes(problem, shard);
 }
 
-PackedTile BlockMap::tile(const std::byte* block, std::int64_t unit, std::int64_t piece) const noexcept {
+PackedTile BlockMap::tile(const std::byte* block, std::int64_t unit_bytes, std::int64_t unit,
+                          std::int64_t piece) const noexcept {
   const Piece& p = pieces_[static_cast<std::size_t>(piece)];
-  const std::byte* k = block + unit * unit_bytes_ + p.first_row * row_bytes_;
+  const std::byte* k = block + unit * unit_bytes + p.first_row * row_bytes_;
   return {k, k + p.keys * key_bytes_, p.keys};
 }
 
@@ -33,7 +34,7 @@ std::vector<BlockMap> make_block_maps(const Problem& problem, const Layout& layo
 void pack_piece(const BlockMap& map, const PackSource& source, const Lap& lap, std::int64_t unit,
                 std::int64_t piece, std::byte* block) {
   const Piece& p = map.pieces()[static_cast<std::size_t>(piece)];
-  const PackedTile tile = map.tile(block, unit, piece);
+  const PackedTile tile = map.tile(block, map.bytes(1), unit, piece);
   const std::int64_t heads = source.k.shape[2];
   const std::int64_t b = (lap.kv_begin + unit) / heads;
   const std::int64_t h = (lap.kv_begin + unit) % heads;

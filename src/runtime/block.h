@@ -23,7 +23,10 @@ class BlockMap {
   const std::vector<Piece>& pieces() const noexcept { return pieces_; }
   // Bytes of a block with that many KV units.
   std::int64_t bytes(std::int64_t units) const noexcept { return units * unit_bytes_; }
-  PackedTile tile(const std::byte* block, std::int64_t unit, std::int64_t piece) const noexcept;
+  // Of a block whose units lie `unit_bytes` apart.
+  PackedTile tile(const std::byte* block, std::int64_t unit_bytes, std::int64_t unit,
+                  std::int64_t piece) const noexcept;
+  std::int64_t row_bytes() const noexcept { return row_bytes_; }  // of a key and its value
 
  private:
   const Shard* shard_;

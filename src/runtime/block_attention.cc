@@ -42,6 +42,13 @@ void BlockAttention::pack(const Lap& lap, const BlockMap& map, const PackSource&
             [&](std::int64_t i, int) { pack_piece(map, source, lap, i / pieces, i % pieces, block); });
 }
 
+void BlockAttention::copy_units(const Lap& lap, const std::byte* from, std::int64_t from_unit, std::byte* to,
+                                std::int64_t to_unit) {
+  pool_.run(lap.units(), [&](std::int64_t i, int) {
+    if (to_unit > 0) std::memcpy(to + i * to_unit, from + i * from_unit, static_cast<std::size_t>(to_unit));
+  });
+}
+
 void BlockAttention::pack_queries(const Lap& lap, const QueryPanels& panels, const RankTensors& tensors,
                                   const Problem& problem, std::byte* parcel) {
   const ConstTensorView to = parcel_queries(problem, parcel, panels.tokens(), lap.units());
@@ -151,7 +158,8 @@ void BlockAttention::attend_job(QuerySet& set, std::span<const MetBlock> blocks,
         jobs[seen++] = {q[p], full ? nullptr : &keys[p], state(set, job, job.first_panel + p, thread_index)};
       }
       if (seen > 0)
-        attend_tile(shape_, block.map->tile(block.data, job.unit, piece), {jobs, seen}, thread.tile);
+        attend_tile(shape_, block.map->tile(block.data, block.unit_bytes, job.unit, piece), {jobs, seen},
+                    thread.tile);
     }
     first += own;
   }

@@ -25,6 +25,7 @@ TileShape make_tile_shape(const Problem& problem);
 struct MetBlock {
   const BlockMap* map;
   const std::byte* data;
+  std::int64_t unit_bytes;  // from one unit to the next
 };
 
 class BlockAttention {
@@ -34,6 +35,9 @@ class BlockAttention {
 
   // Packs this rank's k and v into `block`.
   void pack(const Lap& lap, const BlockMap& map, const PackSource& source, std::byte* block);
+  // Copies a block whose units lie `from_unit` bytes apart, from its first unit on.
+  void copy_units(const Lap& lap, const std::byte* from, std::int64_t from_unit, std::byte* to,
+                  std::int64_t to_unit);
   // Copies the query rows of a caller's tensor into a parcel, and the rows of a parcel into a caller's
   // tensors.
   void pack_queries(const Lap& lap, const QueryPanels& panels, const RankTensors& tensors,

@@ -110,18 +110,33 @@ void Executor::begin_lap() {
   const auto make = [&](Cargo cargo) -> Slot& {
     Slot& slot = places(cargo).take_own(plan_.rank);
     free_slot(slot);
-    places(cargo)[plan_.rank] = {slot.memory.data(), &slot, lap};
+    const std::int64_t unit = parcel_bytes(plan_.problem, plan_.layouts, cargo, plan_.rank, 1);
+    places(cargo)[plan_.rank] = {slot.memory.data(), &slot, lap, unit};
     return slot;
   };
-  Slot& block = make(Cargo::kBlock);
-  Slot* queries = relay_.sends_queries() ? &make(Cargo::kQueries) : nullptr;
+  std::byte* const block = make(Cargo::kBlock).memory.data();
+  std::byte* const queries =
+      relay_.sends_own(Cargo::kQueries) ? make(Cargo::kQueries).memory.data() : nullptr;
   timed(operation(Operation::What::kPack, {Cargo::kBlock, plan_.rank}, 0), [&] {
-    const BlockMap& map = plan_.blocks[static_cast<std::size_t>(plan_.rank)];
-    attention_.pack(lap, map, {tensors_->k, tensors_->v}, block.memory.data());
+    pack_block(lap, block);
     if (queries == nullptr) return;
     attention_.pack_queries(lap, *panels_[static_cast<std::size_t>(plan_.rank)], *tensors_, plan_.problem,
-                            queries->memory.data());
+                            queries);
   });
+}
+
+void Executor::pack_block(const Lap& lap, std::byte* block) {
+  const BlockMap& map = plan_.blocks[static_cast<std::size_t>(plan_.rank)];
+  const PackedKeys& packed = tensors_->packed;
+  if (packed.data == nullptr) return attention_.pack(lap, map, {tensors_->k, tensors_->v}, block);
+  const std::byte* const from = packed.data + lap.kv_begin * packed.unit_bytes;
+  if (!relay_.sends_own(Cargo::kBlock)) {
+    Held& held = places(Cargo::kBlock)[plan_.rank];
+    held.data = from;
+    held.unit_bytes = packed.unit_bytes;
+    return;
+  }
+  attention_.copy_units(lap, from, packed.unit_bytes, block, map.bytes(1));
 }
 
 // What is not used any more is left; what others were lent goes back, since they cannot end before.
@@ -143,9 +158,7 @@ std::int64_t Executor::bytes_of(const Parcel& parcel) const {
 }
 
 const std::byte* Executor::part_of(const Held& held, const Parcel& parcel) const {
-  const std::int64_t before = units_of(parcel).kv_begin - held.units.kv_begin;
-  if (before == 0) return held.data;
-  return held.data + parcel_bytes(plan_.problem, plan_.layouts, parcel.cargo, parcel.owner, before);
+  return held.data + (units_of(parcel).kv_begin - held.units.kv_begin) * held.unit_bytes;
 }
 
 QuerySet& Executor::queries_of(int owner) {
@@ -191,8 +204,9 @@ void Executor::attend(const Step& step) {
     met_.clear();
     for (; i < step.attends.size() && step.attends[i].queries == queries; ++i) {
       const std::int32_t owner = step.attends[i].block;
+      const Held& held = places(Cargo::kBlock)[owner];
       met_.push_back({&plan_.blocks[static_cast<std::size_t>(owner)],
-                      part_of(places(Cargo::kBlock)[owner], {Cargo::kBlock, owner, relay_.share()})});
+                      part_of(held, {Cargo::kBlock, owner, relay_.share()}), held.unit_bytes});
     }
     QuerySet& set = queries_of(queries);
     const auto blocks = static_cast<double>(met_.size());
@@ -379,7 +393,8 @@ void Executor::take_in(const Arriving& arriving, std::span<const std::byte> payl
   const Parcel& parcel = arriving.parcel;
   const Lap units = units_of(parcel);
   if (parcel.cargo == Cargo::kBlock || parcel.cargo == Cargo::kQueries) {
-    places(parcel.cargo)[parcel.owner] = {payload.data(), arriving.slot, units};
+    const std::int64_t unit = parcel_bytes(plan_.problem, plan_.layouts, parcel.cargo, parcel.owner, 1);
+    places(parcel.cargo)[parcel.owner] = {payload.data(), arriving.slot, units, unit};
     return;
   }
   timed(operation(Operation::What::kMerge, parcel, plan_.steps.back().step), [&] {

@@ -51,6 +51,7 @@ class Executor {
 
   // What it did. Any thread.
   Recorder& recorder() noexcept { return recorder_; }
+  const Recorder& recorder() const noexcept { return recorder_; }
 
  private:
   // A parcel on its way here.
@@ -66,6 +67,7 @@ class Executor {
 
   void run_lap(std::uint32_t lap);
   void begin_lap();
+  void pack_block(const Lap& lap, std::byte* block);
   void end_lap();
   void attend(const Step& step);
   void finish(const Step& step);

@@ -35,7 +35,8 @@ struct Slot {
 struct Held {
   const std::byte* data = nullptr;  // null: it is not
   Slot* slot = nullptr;
-  Lap units;  // that it carries
+  Lap units;                    // that it carries
+  std::int64_t unit_bytes = 0;  // of a block or queries: from one unit to the next
 };
 
 // The slots of one kind of parcel, and the parcels in them by owner.

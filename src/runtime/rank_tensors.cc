@@ -45,8 +45,10 @@ void check_sinks(const Problem& p, const float* sinks) {
 
 void check_tensors(const Problem& p, std::int64_t q_tokens, std::int64_t kv_tokens, const RankTensors& t) {
   check_tensor("q", t.q, p.q_dtype, {p.batch, q_tokens, p.q_heads, p.head_dim});
-  check_tensor("k", t.k, p.kv_dtype, {p.batch, kv_tokens, p.kv_heads, p.head_dim});
-  check_tensor("v", t.v, p.kv_dtype, {p.batch, kv_tokens, p.kv_heads, p.value_dim});
+  if (t.packed.data == nullptr) {
+    check_tensor("k", t.k, p.kv_dtype, {p.batch, kv_tokens, p.kv_heads, p.head_dim});
+    check_tensor("v", t.v, p.kv_dtype, {p.batch, kv_tokens, p.kv_heads, p.value_dim});
+  }
   check_tensor("out", t.out, p.out_dtype, {p.batch, q_tokens, p.q_heads, p.value_dim});
   const std::array<std::int64_t, 3> lse_shape{p.batch, p.q_heads, q_tokens};
   if (t.lse.data && t.lse.shape != lse_shape) {

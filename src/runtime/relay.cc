@@ -10,7 +10,8 @@ Relay::Relay(const std::vector<Step>& steps, int rank, int ranks)
       last_uses_(steps.size()),
       finishes_(static_cast<std::size_t>(ranks)),
       meets_(static_cast<std::size_t>(ranks)),
-      arriving_(std::size(kCargos)) {
+      arriving_(std::size(kCargos)),
+      sends_own_(std::size(kCargos)) {
   meets_[static_cast<std::size_t>(rank)] = 1;
   for (const Step& step : steps) {
     for (const std::int32_t owner : step.finishes)
@@ -21,7 +22,7 @@ Relay::Relay(const std::vector<Step>& steps, int rank, int ranks)
       if (receive.parcel.share != kWholeLap) share_ = rank;
     }
     for (const Transfer& send : step.sends) {
-      sends_queries_ |= send.parcel.cargo == Cargo::kQueries && send.parcel.owner == rank;
+      if (send.parcel.owner == rank) sends_own_[static_cast<std::size_t>(send.parcel.cargo)] = 1;
       if (send.parcel.share != kWholeLap) share_ = rank;
     }
   }

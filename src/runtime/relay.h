@@ -31,8 +31,8 @@ class Relay {
     return last_uses_[static_cast<std::size_t>(step)];
   }
 
-  // This rank sends its own queries: they are packed as a parcel.
-  bool sends_queries() const noexcept { return sends_queries_; }
+  // This rank sends its own queries, or block, which must then lie as parcels do.
+  bool sends_own(Cargo cargo) const noexcept { return sends_own_[static_cast<std::size_t>(cargo)] != 0; }
   // The rows of that rank's queries are finished here.
   bool finishes(int owner) const noexcept { return finishes_[static_cast<std::size_t>(owner)] != 0; }
   // That rank's queries come here, or are this rank's own.
@@ -52,7 +52,7 @@ class Relay {
   std::vector<char> finishes_, meets_;
   std::vector<std::int64_t> arriving_;
   std::int32_t share_ = kWholeLap;
-  bool sends_queries_ = false;
+  std::vector<char> sends_own_;
 };
 
 }  // namespace kvring

@@ -1,197 +1,32 @@
 #include "kvring/ring.h"
 
-#include <fmt/format.h>
+#include <utility>
 
-#include <algorithm>
-#include <memory>
-#include <new>
-#include <optional>
-#include <system_error>
-#include <thread>
-
-#include "kvring/error.h"
-#include "layout/checks.h"
-#include "problem/support.h"
-#include "runtime/agreement.h"
-#include "runtime/executor.h"
-#include "runtime/failure.h"
-#include "runtime/recorder.h"
+#include "runtime/member.h"
 
 namespace kvring {
-namespace {
-
-int default_threads(const Transport& transport) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::max(1, cores / std::max(1, transport.ranks_on_this_host()));
-}
-
-void check_layouts(const Problem& problem, const Layouts& layouts, int ranks) {
-  for (const auto& [side, layout] : {std::pair("query", &layouts.q), std::pair("key", &layouts.kv)}) {
-    if (std::ssize(layout->shards) == ranks) continue;
-    throw InvalidArgument(fmt::format("the {} layout is over {} ranks and the transport has {}", side,
-                                      layout->shards.size(), ranks));
-  }
-  check_layout("query", layouts.q, problem.cu_seqlens_q, problem.tile);
-  check_layout("key", layouts.kv, problem.cu_seqlens_kv, problem.tile);
-}
-
-// Tiles cannot be too many (validate() sees to that), but runs of positions of a caller's own layout can.
-void check_pieces(const std::vector<BlockMap>& blocks, const Layout& layout) {
-  constexpr std::int64_t kMostPieces = std::int64_t{1} << 20;  // terms that a BinnedSum is good for
-  std::int64_t pieces = 0;
-  for (const BlockMap& block : blocks) pieces += std::ssize(block.pieces());
-  if (layout.tile_aligned || pieces <= kMostPieces) return;
-  throw Unsupported(
-      fmt::format("the key layout cuts the keys into {} runs of rising positions and {} can be summed; list "
-                  "the positions of "
-                  "each rank in rising order",
-                  pieces, kMostPieces));
-}
-
-// Where keys stay it is those of this rank that all queries are compared with, and so on.
-std::int64_t tile_pairs(const ExecutionPlan& plan, ScheduleKind schedule) {
-  const Problem& p = plan.problem;
-  const auto own = static_cast<std::size_t>(plan.rank);
-  std::int64_t all_panels = 0, all_pieces = 0;
-  for (const Shard& queries : plan.layouts.q.shards) all_panels += panels_of(p, queries);
-  for (const BlockMap& block : plan.blocks) all_pieces += std::ssize(block.pieces());
-  const std::int64_t own_panels = panels_of(p, plan.layouts.q.shards[own]);
-  const std::int64_t own_pieces = std::ssize(plan.blocks[own].pieces());
-  const std::int64_t units = p.batch * p.kv_heads;
-  switch (schedule) {
-    case ScheduleKind::kRing:
-    case ScheduleKind::kAllGather:
-      return units * own_panels * all_pieces;
-    case ScheduleKind::kPassQ:
-    case ScheduleKind::kTree:
-      return units * all_panels * own_pieces;
-    case ScheduleKind::kUlysses:
-      return units / std::ssize(plan.blocks) * all_panels * all_pieces;
-  }
-  return 0;
-}
-
-// All that does not depend on other ranks.
-std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& layouts, RingOptions& options,
-                                         const Transport& transport) {
-  validate(problem);
-  check_layouts(problem, layouts, transport.size());
-  require_supported(problem, layouts, options.schedule);
-  if (options.heads_per_lap < 0) {
-    throw InvalidArgument(fmt::format("heads_per_lap is {}; it must be 0 or more", options.heads_per_lap));
-  }
-  if (options.threads < 0)
-    throw InvalidArgument(fmt::format("threads is {}; it must be 0 or more", options.threads));
-  if (options.rank_memory < 0) {
-    throw InvalidArgument(fmt::format("rank_memory is {} bytes; it must be 0 or more", options.rank_memory));
-  }
-  if (options.threads == 0) options.threads = default_threads(transport);
-  auto plan = std::make_unique<ExecutionPlan>();
-  plan->problem = problem;
-  plan->layouts = layouts;
-  plan->rank = transport.rank();
-  plan->blocks = make_block_maps(plan->problem, plan->layouts.kv);
-  check_pieces(plan->blocks, plan->layouts.kv);
-  plan->steps = schedule_steps(options.schedule, problem, layouts, plan->rank);
-  const MemoryInputs memory{plan->problem, plan->layouts, options.threads, transport.passes_pointers(),
-                            options.schedule};
-  options.heads_per_lap = choose_heads_per_lap(memory, options);
-  plan->laps = make_laps(problem, options.heads_per_lap);
-  plan->sizes = workspace_sizes(memory, plan->rank, options.heads_per_lap);
-  plan->tile_pairs = tile_pairs(*plan, options.schedule);
-  return plan;
-}
-
-}  // namespace
 
 struct Ring::Impl {
-  Impl(const Problem& problem, const Layouts& layouts, RingOptions ring_options, Transport& ring_transport)
-      : options(ring_options), transport(ring_transport) {
-    // Planning computes with floats too: the scale of logits, and its digits that ranks compare.
-    const FloatEnvironment environment;
-    const std::uint64_t digest = agree(transport, [&] {
-      plan = make_plan(problem, layouts, options, transport);
-      take_workspace();
-      return agreement_fields(problem, layouts, options);
-    });
-    plan->digest = digest;
-    const MemoryInputs memory{plan->problem, plan->layouts, options.threads, transport.passes_pointers(),
-                              options.schedule};
-    ledger = memory_ledger(memory, plan->rank, options.heads_per_lap);
-  }
-
-  void take_workspace() {
-    const auto refuse = [&](const char* what) {
-      throw OutOfBudget(
-          fmt::format("this machine has not enough {} for rank {}: {} bytes and {} threads; more "
-                      "ranks, fewer heads_per_lap or fewer threads need less",
-                      what, plan->rank, plan->sizes.total(options.threads), options.threads));
-    };
-    try {
-      executor.emplace(*plan, transport, options.threads);
-    } catch (const std::bad_alloc&) {
-      refuse("memory");
-    } catch (const std::system_error&) {
-      refuse("threads");
-    }
-  }
-
-  RingOptions options;
-  Transport& transport;
-  std::unique_ptr<ExecutionPlan> plan;
-  Ledger ledger;
-  RankReport report;
-  std::function<void(double)> progress;
-  std::optional<std::string> failure;  // of an earlier call
-  std::optional<Executor> executor;    // after what it refers to
+  RingMember member;
 };
 
 Ring::Ring(const Problem& problem, const Layouts& layouts, const RingOptions& options, Transport& transport)
-    : impl_(std::make_unique<Impl>(problem, layouts, options, transport)) {}
+    : impl_(new Impl{{problem, layouts, options, transport}}) {}
 Ring::~Ring() = default;
 
 void Ring::attend(const ConstTensorView& q, const ConstTensorView& k, const ConstTensorView& v,
                   const TensorView& out, const LseView& lse, const float* sinks) {
-  Impl& ring = *impl_;
-  if (ring.failure) throw TransportError("this ring failed before: " + *ring.failure);
-  const RankTensors tensors{q, k, v, out, lse, sinks};
-  ring.report = {};
-  ring.report.rank = ring.plan->rank;
-  ring.report.tokens = q.shape[1];
-  ring.report.ledger_bytes = ring.ledger;
-  ring.report.peak_bytes = ledger_total(ring.ledger);
-  const auto rank = static_cast<std::size_t>(ring.plan->rank);
-  const Layouts& layouts = ring.plan->layouts;
-  try {
-    check_tensors(ring.plan->problem, layouts.q.shards[rank].tokens(), layouts.kv.shards[rank].tokens(),
-                  tensors);
-    ring.executor->run(tensors, ring.progress, ring.report);
-  } catch (...) {
-    ring.failure = current_failure();
-    ring.transport.fail(*ring.failure);  // the others must not wait for a rank that gave up
-    throw;
-  }
+  impl_->member.attend({q, k, v, out, lse, sinks});
 }
 
-void Ring::set_progress(std::function<void(double)> progress) { impl_->progress = std::move(progress); }
-const RankReport& Ring::report() const { return impl_->report; }
-
-void Ring::keep_all_operations() { impl_->executor->recorder().keep_all(); }
-std::vector<Operation> Ring::operations() const { return impl_->executor->recorder().operations(); }
-
-std::string Ring::record(const std::string& reason) const {
-  Impl& ring = *impl_;
-  return record_json({.rank = ring.plan->rank,
-                      .ranks = ring.transport.size(),
-                      .transport = ring.transport.name(),
-                      .reason = reason,
-                      .verdict = ring.transport.verdict()},
-                     ring.executor->recorder().operations());
+void Ring::set_progress(std::function<void(double)> progress) {
+  impl_->member.set_progress(std::move(progress));
 }
+const RankReport& Ring::report() const { return impl_->member.report(); }
 
-bool Ring::bits_invariant() const {
-  return impl_->plan->layouts.kv.tile_aligned &&
-         impl_->plan->problem.accumulation == Accumulation::kReproducible;
-}
+void Ring::keep_all_operations() { impl_->member.recorder().keep_all(); }
+std::vector<Operation> Ring::operations() const { return impl_->member.recorder().operations(); }
+std::string Ring::record(const std::string& reason) const { return impl_->member.record(reason); }
+bool Ring::bits_invariant() const { return impl_->member.bits_invariant(); }
 
 }  // namespace kvring

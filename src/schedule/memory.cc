@@ -82,7 +82,10 @@ void set_slots(const MemoryInputs& c, int rank, WorkspaceSizes& to) {
   const int ranks = ranks_of(c);
   CargoSlots &block = to.of(Cargo::kBlock), &queries = to.of(Cargo::kQueries),
              &partials = to.of(Cargo::kPartials), &rows = to.of(Cargo::kRows);
-  block.own = sizes.one(sizes.own(Cargo::kBlock, units));
+  const bool kept =
+      c.kept_bytes >= 0;  // and a schedule that does not send the own block attends it where it lies
+  const bool stays = ranks == 1 || c.schedule == ScheduleKind::kPassQ || c.schedule == ScheduleKind::kTree;
+  block.own = sizes.one(kept && stays ? 0 : sizes.own(Cargo::kBlock, units));
   switch (ranks == 1 ? ScheduleKind::kAllGather : c.schedule) {
     case ScheduleKind::kRing:
       block.own = sizes.passing(Cargo::kBlock, units);
@@ -163,7 +166,7 @@ int ranks_that_fit(const MemoryInputs& c, std::int64_t heads_per_lap, std::int64
   for (int ranks = ranks_of(c) + 1; ranks <= 1024; ranks += 1 + ranks / 16) {
     if (!schedule_refusal(c.schedule, c.problem, ranks).empty()) continue;
     const Layouts layouts = make_layouts(c.layouts.q.spec, c.problem, ranks);
-    const MemoryInputs larger{c.problem, layouts, c.threads, c.passes_pointers, c.schedule};
+    const MemoryInputs larger{c.problem, layouts, c.threads, c.passes_pointers, c.schedule, c.kept_bytes};
     if (fullest_rank(larger, std::max(heads_per_lap, units_at_least(larger))).second <= limit) return ranks;
   }
   return 0;
@@ -202,14 +205,16 @@ Ledger memory_ledger(const MemoryInputs& c, int rank, std::int64_t heads_per_lap
   const std::int64_t q = shard_of(c.layouts.q, rank).tokens();
   const std::int64_t kv = shard_of(c.layouts.kv, rank).tokens();
   const WorkspaceSizes sizes = workspace_sizes(c, rank, heads_per_lap);
-  Ledger ledger = {
-      {"q", tensor_bytes(p, q, p.q_heads, p.head_dim, p.q_dtype)},
-      {"k", tensor_bytes(p, kv, p.kv_heads, p.head_dim, p.kv_dtype)},
-      {"v", tensor_bytes(p, kv, p.kv_heads, p.value_dim, p.kv_dtype)},
-      {"out", tensor_bytes(p, q, p.q_heads, p.value_dim, p.out_dtype)},
-      {"lse", tensor_bytes(p, q, p.q_heads, 1, DType::kF32)},
-      {"accumulators", sizes.of(Cargo::kPartials).own.total()},
-  };
+  Ledger ledger = {{"q", tensor_bytes(p, q, p.q_heads, p.head_dim, p.q_dtype)}};
+  if (c.kept_bytes >= 0) {
+    ledger.emplace_back("cache", c.kept_bytes);
+  } else {
+    ledger.emplace_back("k", tensor_bytes(p, kv, p.kv_heads, p.head_dim, p.kv_dtype));
+    ledger.emplace_back("v", tensor_bytes(p, kv, p.kv_heads, p.value_dim, p.kv_dtype));
+  }
+  ledger.emplace_back("out", tensor_bytes(p, q, p.q_heads, p.value_dim, p.out_dtype));
+  ledger.emplace_back("lse", tensor_bytes(p, q, p.q_heads, 1, DType::kF32));
+  ledger.emplace_back("accumulators", sizes.of(Cargo::kPartials).own.total());
   append(ledger, "block", sizes.of(Cargo::kBlock).own);
   append(ledger, "gathered_blocks", sizes.of(Cargo::kBlock).arriving);
   append(ledger, "queries", sizes.of(Cargo::kQueries).own);

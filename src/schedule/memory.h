@@ -24,6 +24,9 @@ struct MemoryInputs {
   int threads;
   bool passes_pointers;
   ScheduleKind schedule = ScheduleKind::kRing;
+  // Bytes of the keys and values that this rank keeps packed for many calls; -1: each call brings k and v,
+  // and they are packed anew.
+  std::int64_t kept_bytes = -1;
 };
 
 // Places for parcels of one kind. Each takes one after the other, or is that of one owner.
@@ -50,9 +53,9 @@ struct WorkspaceSizes {
 };
 WorkspaceSizes workspace_sizes(const MemoryInputs& c, int rank, std::int64_t heads_per_lap);
 
-// Names: q, k, v, out, lse (this rank's tensors), accumulators, scratch, and for parcels, as the schedule has
-// them: block_0, block_1, gathered_blocks, queries_0, queries_1, gathered_queries, partials or partials_0,
-// rows_0, rows_1, arriving_rows_0.
+// Names: q, k, v (or, kept packed, cache), out, lse (this rank's tensors), accumulators, scratch, and for
+// parcels, as the schedule has them: block_0, block_1, gathered_blocks, queries_0, queries_1,
+// gathered_queries, partials or partials_0, rows_0, rows_1, arriving_rows_0.
 Ledger memory_ledger(const MemoryInputs& c, int rank, std::int64_t heads_per_lap);
 
 // The rank that would hold most, and how much.

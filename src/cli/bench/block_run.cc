@@ -61,7 +61,7 @@ void BlockRun::begin() {
 }
 
 void BlockRun::attend(const std::function<void(double)>& between) {
-  const MetBlock met{&maps_[0], block_.data()};
+  const MetBlock met{&maps_[0], block_.data(), maps_[0].bytes(1)};
   attention_.attend(set_, {&met, 1}, between);
 }
 
