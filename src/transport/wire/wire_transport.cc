@@ -248,7 +248,7 @@ void WireTransport::run() {
       lock.lock();
       continue;
     }
-    changed_.notify_all();
+    // Whoever waits is woken by what changed alone: ranks that share a core have better use for it.
     const bool eager = waiting_ || state_ == State::kStopping || state_ == State::kClosing;
     if (eager && tries < kTriesAtOnce) {
       ++tries;
@@ -301,7 +301,10 @@ bool WireTransport::pump_running() {
     clock_.note(wire_->now());
   }
   // A sign of life of others is not passed on: they tell every rank themselves.
-  if (control_.poll()) clock_.note(wire_->now());
+  if (control_.poll()) {
+    clock_.note(wire_->now());
+    changed_.notify_all();  // another rank may have finished
+  }
   if (state_ == State::kClosing) pump_closing();
   pump_heartbeat();
   if (control_.failure())
@@ -334,6 +337,7 @@ void WireTransport::pump_closing() {
     control_.send_finished(accounts_);
   }
   closed_ = control_.all_finished() && control_.all_left();
+  if (closed_) changed_.notify_all();
 }
 
 Status WireTransport::status() const noexcept {
@@ -452,7 +456,7 @@ void WireTransport::fail(const std::string& reason) noexcept {
 Verdict WireTransport::verdict() const {
   const Lock lock(mutex_);
   if (verdict_) return *verdict_;
-  if (failure_) return {failure_->rank, 0, failure_->text};
+  if (failure_) return {failure_->rank, 0, failure_->text, {}};
   return {};
 }
 
