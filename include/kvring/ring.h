@@ -102,9 +102,9 @@ class Ring {
   // Of the last attend().
   const RankReport& report() const;
   // What this rank did last, as JSON, for whoever looks for the reason of a failure: {schema_version, rank,
-  // ranks, host, transport, reason, culprit, verdict, epoch_s, operations: [{what, block, call, lap, step,
-  // peer, bytes, posted_s, done_s}]}. `reason` is the caller's: why the record is taken. The operations are
-  // those of operations(); done_s is null while one is under way; times are seconds after epoch_s, which
+  // ranks, host, transport, reason, culprit, verdict, silent, epoch_s, operations: [{what, block, call, lap,
+  // step, peer, bytes, posted_s, done_s}]}. `reason` is the caller's: why the record is taken. The operations
+  // are those of operations(); done_s is null while one is under way; times are seconds after epoch_s, which
   // counts from 1970. `kvring diagnose` reads it. Any thread.
   std::string record(const std::string& reason = {}) const;
   // What this rank did, oldest first: the last 1,024 operations of all calls. Any thread.

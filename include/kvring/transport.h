@@ -47,9 +47,10 @@ using WaitLabel = std::string;
 // Who is to blame for a failure, as far as one rank can tell.
 struct Verdict {
   int culprit = -1;  // a rank; -1: nobody that this rank could name
-  // How long nothing was heard of it, in seconds, if it does not even answer; 0 if it does.
+  // How long, in seconds, nothing was heard of any rank that does not even answer; 0 if all do.
   double silent_s = 0;
-  std::string text;  // "rank 2 does not answer, ..."; empty: no failure is known
+  std::string text;         // "rank 2 does not answer, ..."; empty: no failure is known
+  std::vector<int> silent;  // the ranks that do not answer, the first suspect first
 };
 
 class Transport {

@@ -45,27 +45,33 @@ const RecordedOperation* last_attended(const Record& record) {
 
 // What speaks against one rank, the weightiest first.
 struct Suspicion {
+  bool gone = false;     // silent for all others, and without a record
   int blamed = 0;        // by how many records
   bool awaited = false;  // one rank waits to send to it, and another for what it sends
   bool no_record = false;
 
-  auto weight() const { return std::tuple(blamed, awaited, no_record); }
+  auto weight() const { return std::tuple(gone, blamed, awaited, no_record); }
 };
 
 std::vector<Suspicion> suspicions(const std::vector<Record>& records) {
   const auto ranks = static_cast<std::size_t>(records[0].ranks);
   std::vector<Suspicion> all(ranks);
   std::vector<bool> sent_to(ranks), received_from(ranks);
+  std::vector<std::size_t> unheard_by(ranks);  // how many records
   for (Suspicion& s : all) s.no_record = true;
   for (const Record& record : records) {
     all[static_cast<std::size_t>(record.rank)].no_record = false;
     if (record.culprit) ++all[static_cast<std::size_t>(*record.culprit)].blamed;
+    for (const int silent : record.silent) ++unheard_by[static_cast<std::size_t>(silent)];
     for (const RecordedOperation& o : record.operations) {
       if (o.done || o.peer < 0) continue;
       (o.what == "send" ? sent_to : received_from)[static_cast<std::size_t>(o.peer)] = true;
     }
   }
-  for (std::size_t r = 0; r < ranks; ++r) all[r].awaited = sent_to[r] && received_from[r];
+  for (std::size_t r = 0; r < ranks; ++r) {
+    all[r].gone = all[r].no_record && unheard_by[r] == records.size();
+    all[r].awaited = sent_to[r] && received_from[r];
+  }
   return all;
 }
 
@@ -76,6 +82,7 @@ std::string reason_of(const Suspicion& s, int rank, const std::vector<Record>& r
         return fmt::format("{} of {} records blame it: {}", s.blamed, records.size(), record.verdict);
     return "its own record says so: " + records[0].verdict;
   }
+  if (s.gone) return "it answered no other rank, and left no record";
   if (s.awaited) return "one rank waits to send to it, and another for what it sends";
   return "it left no record";
 }
@@ -114,11 +121,13 @@ Record read_record(const std::string& path) {
                   .reason = json.at("reason"),
                   .verdict = json.at("verdict"),
                   .culprit = culprit.is_null() ? std::nullopt : std::optional<int>(culprit.get<int>()),
+                  .silent = json.at("silent"),
                   .operations = {}};
     for (const Json& operation : json.at("operations"))
       record.operations.push_back(operation_from(operation));
     const auto is_rank = [&](int rank) { return rank >= 0 && rank < record.ranks; };
     const bool right = is_rank(record.rank) && is_rank(record.culprit.value_or(0)) &&
+                       std::ranges::all_of(record.silent, is_rank) &&
                        std::ranges::all_of(record.operations, [&](const RecordedOperation& o) {
                          return o.peer == -1 || is_rank(o.peer);
                        });

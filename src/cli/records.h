@@ -23,6 +23,7 @@ struct Record {
   int ranks = 1;
   std::string host, reason, verdict;
   std::optional<int> culprit;
+  std::vector<int> silent;                    // the ranks that did not answer this one
   std::vector<RecordedOperation> operations;  // oldest first
 };
 
@@ -39,8 +40,9 @@ struct Diagnosis {
   std::vector<int> without_record;
 };
 
-// The rank that most of them blame. Where they do not agree, or blame nobody: the one where pending sends of
-// one neighbour and pending receives of another meet; then one that left no record.
+// The rank that answered none of them and left no record. Where there is none, or several: the one that most
+// records blame. Where they do not agree, or blame nobody: the one where pending sends of one neighbour and
+// pending receives of another meet; then one that left no record.
 Diagnosis diagnose(const std::vector<Record>& records);
 
 // "a block of rank 1 for step 2 from rank 2", the first thing that the rank still waited for; empty: nothing.

@@ -19,6 +19,7 @@ Record record_of(int rank, std::vector<RecordedOperation> operations, std::optio
           .reason = "",
           .verdict = "because",
           .culprit = culprit,
+          .silent = {},
           .operations = std::move(operations)};
 }
 
@@ -45,6 +46,25 @@ TEST(Diagnose, OneThatIsCutOffBlamesItself) {
   const Diagnosis found =
       diagnose({record_of(0, {}, 2), record_of(1, {}, 2), record_of(2, {}, 2), record_of(3, {}, 2)});
   EXPECT_EQ(found.culprit, 2);
+}
+
+// Rank 0 died; rank 3 could not answer the others any more, and is taken for it, but it was there to say so.
+TEST(Diagnose, TellsARankThatIsGoneFromOneThatOnlyDidNotAnswer) {
+  Record one = record_of(1, {pending("receive", 2, 0)}, 3);
+  Record two = record_of(2, {}, 3);
+  Record three = record_of(3, {pending("send", 2, 0)}, 0);
+  one.silent = two.silent = {3, 0};
+  three.silent = {0};
+  const Diagnosis found = diagnose({one, two, three});
+  EXPECT_EQ(found.culprit, 0);
+  EXPECT_EQ(found.step, 1);
+}
+
+TEST(Diagnose, OfTwoThatAreGoneTakesTheOneThatIsBlamed) {
+  Record one = record_of(1, {}, 3);
+  Record two = record_of(2, {}, 3);
+  one.silent = two.silent = {3, 0};
+  EXPECT_EQ(diagnose({one, two}).culprit, 3);
 }
 
 // A rank that fails while it packs, attends or finishes leaves that under way.

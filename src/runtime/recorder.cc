@@ -154,6 +154,7 @@ std::string record_json(const RecordHead& head, const std::vector<Operation>& op
                {"reason", head.reason},
                {"culprit", head.verdict.culprit < 0 ? Json() : Json(head.verdict.culprit)},
                {"verdict", head.verdict.text},
+               {"silent", head.verdict.silent},
                {"epoch_s", epoch()},
                {"operations", Json::array()}};
   for (const Operation& operation : operations) json["operations"].push_back(operation_json(operation));

@@ -238,7 +238,7 @@ TEST_F(Attend, DiagnoseRefusesWhatIsNoRecord) {
   expect("[]", "not a record");
   expect(R"({"schema_version": 2})", "schema_version is 2; this kvring reads 1");
   expect(R"({"schema_version": 1, "rank": 5, "ranks": 4, "host": "", "reason": "", "verdict": "",)"
-         R"( "culprit": null, "operations": []})",
+         R"( "culprit": null, "silent": [], "operations": []})",
          "names a rank outside of 0 to 3");
   EXPECT_EQ(kvring({"diagnose"}).code, 2);
   EXPECT_EQ(kvring({"diagnose", "none.json"}).code, 3);

@@ -7,6 +7,7 @@ namespace kvring::wire {
 namespace {
 
 using std::chrono::seconds;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr Clock::time_point kNow(seconds(1000));
@@ -37,12 +38,43 @@ TEST(Verdict, NamesTheRankThatDoesNotAnswer) {
   EXPECT_THAT(verdict.text, HasSubstr("does not answer, last heard 30.0 s ago"));
 }
 
-TEST(Verdict, SaysHowManyMoreDoNotAnswer) {
+// One that died takes along another, which can no longer answer either.
+TEST(Verdict, OfSeveralSilentRanksNamesTheFirstThatFellSilent) {
   Evidence evidence = patience_lost();
   evidence.peers[2].stopped = evidence.peers[3].stopped = false;
+  evidence.peers[2].heard = kNow - seconds(4);
+  evidence.peers[3].heard = kNow - seconds(5);
+  const Verdict verdict = find_culprit(evidence);
+  EXPECT_EQ(verdict.culprit, 3);
+  EXPECT_THAT(verdict.text,
+              HasSubstr("rank 3 does not answer, last heard 5.0 s ago, nor does rank 2 (4.0 s)"));
+  EXPECT_THAT(verdict.silent, ElementsAre(3, 2));
+  // The launcher must have noticed the last of them too.
+  EXPECT_DOUBLE_EQ(verdict.silent_s, 4);
+}
+
+TEST(Verdict, ASilentRankThatWaitedForAnotherSilentOneIsNotNamed) {
+  Evidence evidence = patience_lost();
+  evidence.peers[0].stopped = evidence.peers[3].stopped = false;
+  evidence.peers[0].heard = kNow - seconds(5);
+  evidence.peers[0].status.waiting_on = 3;
+  evidence.peers[3].heard = kNow - seconds(4);
+  EXPECT_EQ(find_culprit(evidence).culprit, 3);
+  evidence.peers[3].status.waiting_on = 0;  // both did: then it says nothing
+  EXPECT_EQ(find_culprit(evidence).culprit, 0);
+  evidence.peers[3].status.waiting_on = 2;  // which answers
+  EXPECT_EQ(find_culprit(evidence).culprit, 3);
+}
+
+TEST(Verdict, NamesTheFirstOfRanksThatFellSilentTogether) {
+  Evidence evidence = patience_lost();
+  evidence.peers.resize(20);
+  for (std::size_t r = 2; r < 20; ++r)
+    evidence.peers[r] = {.heard = kNow - seconds(3), .status = waits(), .finished = {}};
   const Verdict verdict = find_culprit(evidence);
   EXPECT_EQ(verdict.culprit, 2);
-  EXPECT_THAT(verdict.text, HasSubstr("(1 more do not either)"));
+  EXPECT_THAT(verdict.text, HasSubstr("nor do ranks 3 (3.0 s), 4 (3.0 s)"));
+  EXPECT_THAT(verdict.text, HasSubstr("9 (3.0 s) and 10 more: stopped"));
 }
 
 TEST(Verdict, NamesItselfWhereNobodyAnswers) {

@@ -17,12 +17,13 @@ constexpr Clock::duration kGrace = std::chrono::milliseconds(500);
 constexpr Clock::duration kHopeless = std::chrono::milliseconds(100);
 
 // Pauses between pumps. With a thread that computes beside, each pump steals a little of it, and the buffers
-// of a socket must not run dry meanwhile. Where somebody waits there is nothing to steal: a few tries at
-// once, then naps that leave the core to other ranks. Longer ones would starve transfers that move a few
-// fragments per call: between two ranks on one node without single copy (btl_vader_single_copy_mechanism
-// none), 16 MiB blocks passed at 0.2 GB/s with naps of 50 us, at 0.06 GB/s with naps of 1 ms.
+// of a socket must not run dry meanwhile. Where somebody waits: a few tries at once, then the same pauses,
+// because other ranks may compute on this core. Among ranks of one host they are shorter, or transfers
+// through shared memory that move a few fragments per call would starve: between two ranks on one node
+// without single copy (btl_vader_single_copy_mechanism none), 16 MiB blocks passed at 0.2 GB/s with naps of
+// 50 us, at 0.06 GB/s with naps of 1 ms.
 constexpr Clock::duration kBesideWork = std::chrono::microseconds(300);
-constexpr Clock::duration kWhileWaiting = std::chrono::microseconds(50);
+constexpr Clock::duration kWhileWaitingForNeighbours = std::chrono::microseconds(50);
 constexpr Clock::duration kIdle = std::chrono::milliseconds(5);
 constexpr int kTriesAtOnce = 64;
 
@@ -32,6 +33,7 @@ WireTransport::WireTransport(std::unique_ptr<Wire> wire, const WireOptions& opti
     : wire_(std::move(wire)),
       clock_(options.deadline_s, wire_->now()),
       largest_piece_(options.largest_piece),
+      while_waiting_(wire_->ranks_on_this_host() > 1 ? kWhileWaitingForNeighbours : kBesideWork),
       control_(*wire_),
       accounts_(static_cast<std::size_t>(wire_->size())),
       last_pump_(wire_->now()),
@@ -232,7 +234,7 @@ void WireTransport::sleep(Lock& lock, Clock::time_point until) {
     changed_.wait_until(lock, std::min(until, wire_->now() + kGrace));
     return;
   }
-  if (!pump()) wire_->nap(kWhileWaiting);
+  if (!pump()) wire_->nap(while_waiting_);
 }
 
 void WireTransport::wake() { work_.notify_one(); }
@@ -248,7 +250,7 @@ void WireTransport::run() {
       lock.lock();
       continue;
     }
-    changed_.notify_all();
+    // Whoever waits is woken by what changed alone: ranks that share a core have better use for it.
     const bool eager = waiting_ || state_ == State::kStopping || state_ == State::kClosing;
     if (eager && tries < kTriesAtOnce) {
       ++tries;
@@ -256,7 +258,7 @@ void WireTransport::run() {
       std::this_thread::yield();
       lock.lock();
     } else {
-      work_.wait_for(lock, eager ? kWhileWaiting : busy() ? kBesideWork : kIdle);
+      work_.wait_for(lock, eager ? while_waiting_ : busy() ? kBesideWork : kIdle);
     }
   }
 }
@@ -301,7 +303,10 @@ bool WireTransport::pump_running() {
     clock_.note(wire_->now());
   }
   // A sign of life of others is not passed on: they tell every rank themselves.
-  if (control_.poll()) clock_.note(wire_->now());
+  if (control_.poll()) {
+    clock_.note(wire_->now());
+    changed_.notify_all();  // another rank may have finished
+  }
   if (state_ == State::kClosing) pump_closing();
   pump_heartbeat();
   if (control_.failure())
@@ -334,6 +339,7 @@ void WireTransport::pump_closing() {
     control_.send_finished(accounts_);
   }
   closed_ = control_.all_finished() && control_.all_left();
+  if (closed_) changed_.notify_all();
 }
 
 Status WireTransport::status() const noexcept {
@@ -452,7 +458,7 @@ void WireTransport::fail(const std::string& reason) noexcept {
 Verdict WireTransport::verdict() const {
   const Lock lock(mutex_);
   if (verdict_) return *verdict_;
-  if (failure_) return {failure_->rank, 0, failure_->text};
+  if (failure_) return {failure_->rank, 0, failure_->text, {}};
   return {};
 }
 

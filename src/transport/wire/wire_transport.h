@@ -108,6 +108,7 @@ class WireTransport final : public Transport {
   std::unique_ptr<Wire> wire_;
   ProgressClock clock_;
   std::size_t largest_piece_;
+  Clock::duration while_waiting_;  // the pause between two looks
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // something was done
