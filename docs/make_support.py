@@ -14,7 +14,8 @@ decides at run time: what it does not list is refused with the error `Unsupporte
 
 Masks, dtypes and features of a row combine freely, and a call with several masks (a causal window inside documents)
 needs the row of each. `q`, `k` with `v`, and `out` may each have another of the dtypes. Where `q`, `k` and `v` all are
-bf16, products are those of bfloat16, else of float32 ([numerics.md](numerics.md#the-two-kinds-of-products)).
+bf16, products are those of bfloat16, else of float32 ([numerics.md](numerics.md#the-two-kinds-of-products)). Schedule
+ulysses shares the KV heads out: those of all batch entries must divide over the ranks ([schedules.md](schedules.md)).
 """
 
 
@@ -25,12 +26,7 @@ def main(kvring):
     print("| schedule | mask | dtypes | features |")
     print("|---|---|---|---|")
     for row in rows:
-        if row["dtypes"]:
-            print(f"| {row['schedule']} | {row['mask']} | {', '.join(row['dtypes'])} | {', '.join(row['features'])} |")
-    refused = {row["schedule"]: row["instead"] for row in rows if not row["dtypes"]}
-    print("\nNot built:\n")
-    for schedule, instead in refused.items():
-        print(f"- {schedule}: {instead}")
+        print(f"| {row['schedule']} | {row['mask']} | {', '.join(row['dtypes'])} | {', '.join(row['features'])} |")
 
 
 if __name__ == "__main__":

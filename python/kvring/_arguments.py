@@ -37,9 +37,9 @@ def real(name, value):
 
 def choice(name, value, enum):
     """Give the member of an enum by its name."""
-    names = [member.name for member in enum]
+    names = [member.name.replace("_", "-") for member in enum]
     if isinstance(value, str) and value in names:
-        return enum[value]
+        return enum[value.replace("-", "_")]
     raise InvalidArgument(f"{name} is {value!r}; it must be one of {', '.join(map(repr, names))}")
 
 

@@ -26,6 +26,7 @@ def attention(
     accumulation="reproducible",
     ranks=1,
     layout="zigzag",
+    schedule="ring",
     tile=512,
     threads=None,
     out=None,
@@ -71,6 +72,9 @@ def attention(
         Members of the ring, 1 to 1024.
     layout : {"zigzag", "contiguous", "striped"}
         Which rank owns which tokens. Changes time, not bits.
+    schedule : {"ring", "all-gather", "pass-q", "ulysses", "tree"}
+        What moves when. Changes time and memory, not bits. "ulysses" needs KV heads (of all batch entries)
+        that divide over `ranks`.
     tile : int, default 512
         Keys that are summed as one chain, 1 to 32768. Part of the result's bits.
     threads : int, optional
@@ -93,15 +97,15 @@ def attention(
     InvalidArgument
         (a ValueError) for a value that no call may have, or for arrays that do not fit together.
     Unsupported
-        (a NotImplementedError) for a dtype that kvring does not have, and for tensors that require a
-        gradient.
+        (a NotImplementedError) for a dtype that kvring does not have, for heads that a schedule cannot share
+        out, and for tensors that require a gradient.
     OutOfBudget
         (a MemoryError) if the machine has not enough memory or threads.
 
     Notes
     -----
-    With "reproducible", output and LSE have the same bits for every `ranks`, `layout` and `threads`, and for
-    a document alone or packed with others.
+    With "reproducible", output and LSE have the same bits for every `ranks`, `layout`, `schedule` and
+    `threads`, and for a document alone or packed with others.
 
     Other Python threads run meanwhile, and may call this function too. Inputs must not change during the
     call. Ctrl-C in the main thread ends the call: with one rank within about 0.1 s, with several when each
@@ -156,6 +160,7 @@ def attention(
     options = _core.Options()
     options.ranks = arguments.integer("ranks", ranks, 1, _MOST_RANKS)
     options.layout = arguments.choice("layout", layout, _core.Layout)
+    options.schedule = arguments.choice("schedule", schedule, _core.Schedule)
     options.threads = _threads(threads, options.ranks)
     return_lse = arguments.flag("return_lse", return_lse)
 

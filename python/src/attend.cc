@@ -94,6 +94,12 @@ void bind_attend(nb::module_& m) {
       .value("contiguous", LayoutKind::kContiguous)
       .value("zigzag", LayoutKind::kZigzag)
       .value("striped", LayoutKind::kStriped);
+  nb::enum_<ScheduleKind>(m, "Schedule")
+      .value("ring", ScheduleKind::kRing)
+      .value("all_gather", ScheduleKind::kAllGather)
+      .value("pass_q", ScheduleKind::kPassQ)
+      .value("ulysses", ScheduleKind::kUlysses)
+      .value("tree", ScheduleKind::kTree);
   nb::class_<Problem>(m, "Problem", "What is asked, but for what the tensors say themselves.")
       .def(nb::init<>())
       .def_rw("softmax_scale", &Problem::softmax_scale, nb::arg().none())
@@ -111,6 +117,9 @@ void bind_attend(nb::module_& m) {
       .def_prop_rw(
           "layout", [](const AttendOptions& o) { return o.layout.kind; },
           [](AttendOptions& o, LayoutKind kind) { o.layout.kind = kind; })
+      .def_prop_rw(
+          "schedule", [](const AttendOptions& o) { return o.ring.schedule; },
+          [](AttendOptions& o, ScheduleKind kind) { o.ring.schedule = kind; })
       .def_prop_rw(
           "threads", [](const AttendOptions& o) { return o.ring.threads; },
           [](AttendOptions& o, int threads) { o.ring.threads = threads; }, "Compute threads per rank.");

@@ -24,6 +24,20 @@ def test_ranks_layouts_and_threads_change_no_bit(mask, dtype):
                 assert result(q, k, v, **mask, **options) == alone, options
 
 
+@pytest.mark.parametrize("schedule", ["ring", "all-gather", "pass-q", "ulysses", "tree"])
+def test_schedules_change_no_bit(schedule):
+    q, k, v = inputs.qkv(3, q_len=150, kv_len=170, q_heads=4, kv_heads=4)
+    alone = result(q, k, v, causal=True)
+    for ranks in (1, 2, 4):
+        assert result(q, k, v, causal=True, ranks=ranks, schedule=schedule) == alone
+
+
+def test_heads_that_a_schedule_cannot_share_out_are_refused():
+    q, k, v = inputs.qkv(3, q_len=20, kv_len=20, q_heads=4, kv_heads=4)
+    with pytest.raises(kvring.Unsupported, match="do not divide over 3 ranks; use 2 ranks"):
+        kvring.attention(q, k, v, ranks=3, schedule="ulysses")
+
+
 def test_another_tile_may_give_other_bits():
     # Or the test above would see nothing.
     q, k, v = inputs.qkv(1, q_len=150, kv_len=150)

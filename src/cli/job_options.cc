@@ -129,7 +129,8 @@ void add_ring_flags(CLI::App& app, JobOptions& o) {
       "Who owns which tokens (default zigzag)");
   add(app, group, "--stripe", o.stripe, "N", "Tokens per stripe (default one tile)");
   add(app, group, "--cut", o.cut, "tiles|tokens", "Shards are whole tiles (default), or equal to a token");
-  add(app, group, "--schedule", o.schedule, "ring", "What moves when");
+  add(app, group, "--schedule", o.schedule, "ring|all-gather|pass-q|ulysses|tree",
+      "What moves when (default ring); kvring plan says which pays");
   add(app, group, "--heads-per-lap", o.heads_per_lap, "H", "KV heads that one lap carries (default: chosen)");
   add(app, group, "--threads", o.threads, "T", "Compute threads per rank (default: cores / ranks)");
   add(app, group, "--rank-memory", o.rank_memory, "SIZE", "Bytes a rank may hold, such as 512MiB");

@@ -17,6 +17,7 @@ using Json = nlohmann::json;
 RecordedOperation operation_from(const Json& json) {
   const Json& peer = json.at("peer");
   return {.what = json.at("what"),
+          .cargo = json.value("cargo", "block"),
           .block = json.at("block"),
           .call = json.at("call"),
           .lap = json.at("lap"),
@@ -169,7 +170,7 @@ Diagnosis diagnose(const std::vector<Record>& records) {
 std::string waiting_text(const Record& record) {
   const RecordedOperation* o = first_pending(record);
   if (o == nullptr) return {};
-  return fmt::format("{} of block {} for step {} {} rank {}", o->what, o->block, o->step,
+  return fmt::format("{} of {} {} for step {} {} rank {}", o->what, o->cargo, o->block, o->step,
                      o->what == "send" ? "to" : "from", o->peer);
 }
 

@@ -11,7 +11,8 @@ namespace kvring::cli {
 
 struct RecordedOperation {
   std::string what;  // "send", "receive", "attend"
-  int block = 0;
+  std::string cargo = "block";  // "block", "queries", "partials", "rows"
+  int block = 0;      // its owner
   std::uint32_t call = 0, lap = 0;
   int step = 0;
   int peer = -1;

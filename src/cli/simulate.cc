@@ -137,7 +137,8 @@ std::string simulation_text(const PlanQuery& query, const Setting& setting, cons
                   count_text(query.workload.problem.kv_len));
   if (s.stall) return text + stall_text(*s.stall, setting.ranks()) + "\n";
   text += fmt::format("takes {}, of which the ranks compute {} (planned: {})\n", seconds_text(s.total_s),
-                      percent_text(s.efficiency), seconds_text(price_schedule(ScheduleKind::kRing, setting).total_s));
+                      percent_text(s.efficiency),
+                      seconds_text(price_schedule(ScheduleKind::kRing, setting).total_s));
   const auto by_exposed = [](const RankTimes& a, const RankTimes& b) { return exposed(a) < exposed(b); };
   const auto worst = std::max_element(s.ranks.begin(), s.ranks.end(), by_exposed);
   double sum = 0;

@@ -133,7 +133,7 @@ TEST(Faults, BlockOffsetsOfTwoToThe40TokensWrap) {
   // Offsets from a base that nobody reads.
   const auto* base =
       reinterpret_cast<const std::byte*>(std::uintptr_t{4096});  // NOLINT(performance-no-int-to-ptr)
-  const PackedTile tile = map.tile(base, 1, 0);
+  const PackedTile tile = map.tile(base, map.bytes(1), 1, 0);
   EXPECT_EQ(tile.k - base, kTokens * row + (kTokens - 512) * row);
   EXPECT_EQ(tile.v - base, kTokens * row + (kTokens - 512) * row + 512 * p.head_dim * 4);
   EXPECT_EQ(rows_before(all, map.pieces()[0], kTokens - 3), 509);

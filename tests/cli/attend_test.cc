@@ -37,6 +37,20 @@ TEST_F(Attend, FilesAndDigestsAreTheSameAtEveryRingSizeAndLayout) {
   EXPECT_THAT(names(), ElementsAre("one.safetensors", "qkv.safetensors", "ring.safetensors"));
 }
 
+TEST_F(Attend, EverySchedulesDigestsAreThoseOfOneRank) {
+  generate({"--dtype", "bf16"});
+  const nlohmann::json alone = attend({"--json"}).json();
+  for (const char* schedule : {"ring", "all-gather", "pass-q", "ulysses", "tree"}) {
+    const RunResult result =
+        attend({"--ranks", "2", "--schedule", schedule, "--trace", "run.json", "--json"});
+    ASSERT_EQ(result.code, 0) << schedule << ": " << result.err;
+    EXPECT_EQ(result.json()["schedule"], schedule);
+    EXPECT_EQ(result.json()["output_digest"], alone["output_digest"]) << schedule;
+    EXPECT_EQ(result.json()["lse_digest"], alone["lse_digest"]) << schedule;
+    EXPECT_EQ(kvring({"trace", "run.json", "-o", "run.svg"}).code, 0) << schedule;
+  }
+}
+
 TEST_F(Attend, DigestsTellDifferentResultsApart) {
   generate();
   const auto digests = [&](const std::vector<std::string>& more) {

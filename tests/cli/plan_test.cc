@@ -77,7 +77,7 @@ TEST_F(Plan, WhatCannotBeIsNull) {
   const nlohmann::json json = plan({"--ranks", "6", "--json"}).json();
   const auto& ulysses = json["schedules"][3];
   EXPECT_TRUE(ulysses["total_s"].is_null());
-  EXPECT_THAT(ulysses["note"].get<std::string>(), HasSubstr("8 KV heads do not divide over 6 ranks"));
+  EXPECT_THAT(ulysses["note"].get<std::string>(), HasSubstr("do not divide over 6 ranks; use 4 ranks"));
   EXPECT_TRUE(plan({"--ranks", "1", "--json"}).json()["slowest_hop"].is_null());
 }
 

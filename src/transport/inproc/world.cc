@@ -44,11 +44,13 @@ void World::blame_for_timeout() {
   if (!verdict_.text.empty()) return;
   for (int r = 0; r < size(); ++r) {
     if (rank(r).waiting || rank(r).finished) continue;
-    verdict_ = {
-        r, 0, fmt::format("rank {} keeps the others waiting: it computes outside of the ring, or hangs", r)};
+    verdict_ = {r,
+                0,
+                fmt::format("rank {} keeps the others waiting: it computes outside of the ring, or hangs", r),
+                {}};
     return;
   }
-  verdict_ = {-1, 0, "all ranks wait for each other"};
+  verdict_ = {-1, 0, "all ranks wait for each other", {}};
 }
 
 void World::check(Lock& lock, int rank) {
@@ -94,7 +96,7 @@ void World::fail(Lock& /*held*/, int rank, const std::string& reason) noexcept {
   if (failure_) return;  // the first one is the cause, the others its consequences
   try {
     failure_ = failure_text(rank, reason);
-    if (verdict_.text.empty()) verdict_ = {rank, 0, *failure_};
+    if (verdict_.text.empty()) verdict_ = {rank, 0, *failure_, {}};
   } catch (const std::bad_alloc&) {
     failure_.emplace();  // the others end all the same
   }
