@@ -20,6 +20,12 @@ function(kvring_layer name)
   set_property(GLOBAL APPEND PROPERTY KVRING_LAYERS kvring_${name})
 endfunction()
 
+# kvring_test_headers(NAME): the program NAME links the test libraries and takes their headers precompiled.
+function(kvring_test_headers name)
+  target_link_libraries(${name} PRIVATE kvring_test_base)
+  target_precompile_headers(${name} REUSE_FROM kvring_test_precompiled)
+endfunction()
+
 # kvring_test(NAME SOURCES a_test.cc [LINKS target...] [SANITIZED]): a program `NAME` of GoogleTest and rapidcheck
 # cases, linked with the whole library; its cases become ctest tests.
 #
@@ -32,8 +38,8 @@ function(kvring_test name)
   endif()
   cmake_parse_arguments(ARG "SANITIZED" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE kvring ${ARG_LINKS} kvring_flags rapidcheck GTest::gmock
-                                        GTest::gtest GTest::gtest_main)
+  kvring_test_headers(${name})
+  target_link_libraries(${name} PRIVATE kvring ${ARG_LINKS} GTest::gtest_main)
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY ${PROJECT_SOURCE_DIR}
              OUTPUT_VARIABLE folder)
   if(folder MATCHES "^src")

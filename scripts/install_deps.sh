@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: scripts/install_deps.sh [--python | --checks]
 # Installs what building and testing kvring needs on Debian 12, Ubuntu 24.04 or later; with --python also
-# what the Python package needs, with --checks all that .ci/run needs (that, clang tools, the second MPI). Does
-# nothing, quickly, when everything is there.
+# what the Python package needs, with --checks all that .ci/run needs (that, clang tools, the second MPI,
+# ccache). Does nothing, quickly, when everything is there.
 set -euo pipefail
 
 packages=(
@@ -16,7 +16,7 @@ case ${1:-} in
   "") ;;
   --python) packages+=("${python[@]}") ;;
   --checks)
-    packages+=("${python[@]}" git clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 mpich libmpich-dev)
+    packages+=("${python[@]}" git ccache clang-14 libclang-rt-14-dev clang-format-14 clang-tidy-14 mpich libmpich-dev)
     ;;
   *)
     echo "usage: $0 [--python | --checks]" >&2

@@ -193,6 +193,19 @@ RC_GTEST_PROP(PartialLaws, TilesMayArriveInAnyOrder, (std::uint64_t seed)) {
   }
 }
 
+// With tiles on both sides of 0 the reference was 0 or -0, whichever came first.
+TEST(PartialLaws, ReferenceOfZeroHasOneSign) {
+  const std::vector<float> x = {1.0f};
+  RowAccumulator below(1), above(1);
+  below.add_tile(-5.0f, 0, 1.0f, x);
+  above.add_tile(0.0f, 0, 1.0f, x);
+  EXPECT_FALSE(std::signbit(below.reference()));
+  RowAccumulator other = above;
+  other.merge(below);
+  below.merge(above);
+  EXPECT_TRUE(same_state(below, other));
+}
+
 TEST(PartialLaws, EmptyRowHasOutZeroAndLseMinusInfinityOrTheSink) {
   const RowAccumulator empty(3);
   std::vector<double> out(3, std::nan(""));

@@ -17,7 +17,8 @@ inline constexpr float kSawOnlyZeroWeights = std::numeric_limits<float>::lowest(
 // The smallest multiple of 32 that is >= m. Exact for every float: beyond 2^29 all floats are multiples.
 inline float row_reference(float m) noexcept {
   if (std::fabs(m) >= 0x1p29f) return m;
-  return std::ceil(m / kReferenceStep) * kReferenceStep;
+  // Between -32 and 0 that would be -0, and the state's bits would tell which tile came first.
+  return std::ceil(m / kReferenceStep) * kReferenceStep + 0.0f;
 }
 
 // Weights of a tile are relative to 2^(m + shift); sums are relative to 2^reference. Exact, or so small that
