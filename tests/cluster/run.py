@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays a cluster on this machine and checks kvring on it. Needs root, Open MPI and two cores.
 
-    tests/cluster/run.py build/dev/bin/kvring [--quick] [--only overlap,efficiency,faults]
+    tests/cluster/run.py build/dev/bin/kvring [--quick] [--only overlap,efficiency,faults,prediction]
 
 Exit status 0: all checks passed; 1: some did not; 2: could not be run.
 """
@@ -18,9 +18,10 @@ import check
 import efficiency
 import faults
 import overlap
+import prediction
 from problem import Workbench
 
-SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults}
+SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults, "prediction": prediction}
 
 
 def _arguments():

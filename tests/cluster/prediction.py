@@ -1,0 +1,155 @@
+"""Does `kvring plan` foretell what `kvring attend` takes, and choose the schedule that is fastest?
+
+The machine is measured by `kvring plan --calibrate`, started as the runs are: on two played hosts, or in one process. Cables are
+so slow that a slice of BREAK_EVEN tokens just hides its hop, by the planner's own formula; runs are then
+of 0.5, 1, 1.25, 2 and 4 times that slice.
+"""
+
+import json
+import statistics
+from dataclasses import dataclass
+
+import check
+from hosts import Hosts, Link
+from launch import Job
+from problem import Problem
+from quiet import ForeignLoad, wait_until_quiet
+
+RANKS = 2
+BREAK_EVEN = 2048
+MULTIPLES = (0.5, 1, 1.25, 2, 4)
+SCHEDULES = ("ring", "all-gather", "pass-q", "ulysses", "tree")
+HEAD_DIM = 128
+LARGEST_ERROR = 0.15
+LARGEST_LOSS = 0.05  # of the planner's choice against the fastest
+LEAST_GOOD_CHOICES = 0.90
+RUNS = 3
+HEADER = ["setting", "slice", "x break-even", "schedule", "planned s", "measured s", "error",
+          "planned exposed s", "measured exposed s", "exposed error / total", "fastest"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    over_network: bool
+    causal: bool
+
+
+SETTINGS = (Setting("in process, causal", False, True), Setting("2 hosts", True, False),
+            Setting("2 hosts, causal", True, True))
+
+
+class _Machine:
+    """The two ranks of a setting: runs commands, and knows its profile."""
+
+    def __init__(self, bench, setting, mbit_per_s):
+        self.bench, self.setting, self.mbit_per_s = bench, setting, mbit_per_s
+        self.profile = bench.new_folder("profile") / "machine.json"
+        self.run("plan", "--calibrate", self.profile, "--json")
+
+    def run(self, command, *flags):
+        words = [str(self.bench.kvring), command, *(str(flag) for flag in flags)]
+        if not self.setting.over_network:
+            return self.bench.run([*words, "--ranks", str(RANKS)])
+        with Hosts(RANKS, Link(self.mbit_per_s), ["0", "1"], self.bench.delay_link) as hosts:
+            job = Job(hosts, words, self.bench.new_folder("prediction") / "job")
+            if (status := job.finish(300)) != 0:
+                raise RuntimeError(f"mpirun ended with {status}: {job.messages()}")
+            return job.result()
+
+    def figure(self, *keys):
+        value = json.loads(self.profile.read_text())
+        for key in keys:
+            value = value[key]
+        return value["value"]
+
+    def plan(self, problem):
+        flags = ["--machine", self.profile, "--q-heads", problem.heads, "--head-dim", HEAD_DIM, "--dtype", "f32",
+                 "--seq-len", problem.tokens, "--ranks", RANKS, "--json"]
+        return self.bench.run([str(self.bench.kvring), "plan", *map(str, flags)] +
+                              (["--causal"] if problem.causal else []))
+
+    def attend(self, problem, schedule):
+        command = self.bench.attend(problem, "--threads", 1, "--schedule", schedule)
+        best = None
+        for _ in range(RUNS):
+            wait_until_quiet()
+            with ForeignLoad() as others:
+                result = self.run(*command[1:])
+            if best is None or result["wall_s"] < best["wall_s"]:
+                best = {**result, "others": others.share}
+        return best
+
+
+def _cable_mbit_per_s(bench, setting):
+    """At which BREAK_EVEN tokens hide their hop: n = F / B * bytes per key / flops per pair, half of the pairs with a
+    causal mask."""
+    flops = _Machine(bench, Setting("", False, setting.causal), None).figure("flops_per_s", "f32")
+    density = 0.5 if setting.causal else 1
+    bytes_per_s = flops * (2 * HEAD_DIM * 4) / (4 * HEAD_DIM * density * BREAK_EVEN)
+    return round(bytes_per_s * 8 / 1e6)
+
+
+def _problem(multiple, causal):
+    """Long slices with few heads: all points take about as long."""
+    tokens = round(RANKS * BREAK_EVEN * multiple)
+    return Problem(tokens, max(2, 2 * round(4 * BREAK_EVEN / (tokens // RANKS))), causal=causal, head_dim=HEAD_DIM)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    planned: dict
+    measured: dict
+
+    @property
+    def error(self):
+        return self.planned["total_s"] / self.measured["wall_s"] - 1
+
+    @property
+    def measured_exposed_s(self):
+        return max(rank["exposed_transfer_s"] + rank["exposed_send_s"] for rank in self.measured["per_rank"])
+
+    @property
+    def exposed_error(self):
+        """Of the total: where nearly all is hidden, the exposed time itself is next to nothing."""
+        return (self.planned["exposed_s"] - self.measured_exposed_s) / self.measured["wall_s"]
+
+
+def run(bench, quick):
+    """Prints a table; returns the checks."""
+    rows, checks, good, points = [], [], 0, 0
+    for setting in SETTINGS[1:2] if quick else SETTINGS:
+        cable = _cable_mbit_per_s(bench, setting) if setting.over_network else None
+        machine = _Machine(bench, setting, cable)
+        name = f"{setting.name}, {cable} Mbit/s" if cable else setting.name
+        for multiple in MULTIPLES:
+            problem = _problem(multiple, setting.causal)
+            plan = machine.plan(problem)
+            planned = {s["name"]: s for s in plan["schedules"]}
+            outcomes = {s: Outcome(planned[s], machine.attend(problem, s)) for s in SCHEDULES}
+            fastest = min(outcomes, key=lambda s: outcomes[s].measured["wall_s"])
+            # What the planner takes of what runs here on so many ranks.
+            best_s = min(planned[s]["total_s"] for s in SCHEDULES)
+            chosen = next(s for s in SCHEDULES if planned[s]["total_s"] <= best_s * 1.02)
+            loss = outcomes[chosen].measured["wall_s"] / outcomes[fastest].measured["wall_s"] - 1
+            points += 1
+            good += loss <= LARGEST_LOSS
+            where = f"{name}, {multiple} x break-even"
+            for schedule, outcome in outcomes.items():
+                mark = ("fastest " if schedule == fastest else "") + ("chosen" if schedule == chosen else "")
+                rows.append([name, problem.tokens // RANKS, multiple, schedule, f"{planned[schedule]['total_s']:.3f}",
+                             f"{outcome.measured['wall_s']:.3f}", f"{outcome.error:+.1%}",
+                             f"{planned[schedule]['exposed_s']:.3f}", f"{outcome.measured_exposed_s:.3f}",
+                             f"{outcome.exposed_error:+.1%}", mark])
+            ring = outcomes["ring"]
+            checks.append(check.at_most(f"{where}: |error| of the ring's total", abs(ring.error), LARGEST_ERROR))
+            checks.append(check.at_most(f"{where}: |error| of its exposed time / total", abs(ring.exposed_error),
+                                        LARGEST_ERROR))
+            print(f"  {where}: ring planned {ring.planned['total_s']:.3f} s, measured {ring.measured['wall_s']:.3f} s; "
+                  f"fastest {fastest}, chosen {chosen}", flush=True)
+    print(check.table(HEADER, rows))
+    errors = [abs(float(row[6].rstrip("%"))) for row in rows]
+    print(f"median |error| of all schedules: {statistics.median(errors):.1f} %")
+    checks.append(check.at_least("the choice is within 5 % of the fastest, share of points", good / points,
+                                 LEAST_GOOD_CHOICES))
+    return checks
