@@ -13,9 +13,11 @@ class Problem:
     dtype: str = "f32"
     causal: bool = False
     head_dim: int = 128
+    kv_tokens: int = 0  # 0: as many as queries
 
     def __str__(self):
-        return f"{self.tokens} tokens, {self.heads} heads, {self.dtype}{', causal' if self.causal else ''}"
+        over = f" over {self.kv_tokens} keys" if self.kv_tokens else ""
+        return f"{self.tokens} tokens{over}, {self.heads} heads, {self.dtype}{', causal' if self.causal else ''}"
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,12 @@ class Workbench:
         raise RuntimeError(f"too many folders {name}")
 
     def _input_of(self, problem):
-        name = f"{problem.tokens}-{problem.heads}-{problem.head_dim}-{problem.dtype}.safetensors"
+        keys = problem.kv_tokens or problem.tokens
+        name = f"{problem.tokens}-{keys}-{problem.heads}-{problem.head_dim}-{problem.dtype}.safetensors"
         path = self.folder / name
         if not path.exists():
             shape = f"1,{problem.tokens},{problem.heads},{problem.head_dim}"
-            subprocess.run([self.kvring, "generate", "--shape", shape, "--dtype", problem.dtype, "--quiet",
+            kv_shape = f"1,{keys},{problem.heads},{problem.head_dim}"
+            subprocess.run([self.kvring, "generate", "--shape", shape, "--kv-shape", kv_shape, "--dtype", problem.dtype, "--quiet",
                             "-o", path], check=True)
         return path

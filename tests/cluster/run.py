@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays a cluster on this machine and checks kvring on it. Needs root, Open MPI and two cores.
 
-    tests/cluster/run.py build/dev/bin/kvring [--quick] [--only overlap,efficiency,faults,prediction]
+    tests/cluster/run.py build/dev/bin/kvring [--quick] [--only overlap,efficiency,faults,prediction,turns]
 
 Exit status 0: all checks passed; 1: some did not; 2: could not be run.
 """
@@ -19,16 +19,17 @@ import efficiency
 import faults
 import overlap
 import prediction
+import turns
 from problem import Workbench
 
-SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults, "prediction": prediction}
+SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults, "prediction": prediction, "turns": turns}
 
 
 def _arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("kvring", type=pathlib.Path, help="the program; delay_link lies beside it")
-    parser.add_argument("--quick", action="store_true", help="fewer cases and repeats: under three minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer cases and repeats: some ten minutes")
     parser.add_argument("--only", default=",".join(SUITES), metavar="SUITE,...", help="default: %(default)s")
     arguments = parser.parse_args()
     unknown = set(arguments.only.split(",")) - SUITES.keys()
