@@ -101,6 +101,7 @@ class Player {
   int slot_of(Rank& r, Cargo cargo, int owner);
   // Of transfer or merge `which` of the rank's step (0 of one: the attending).
   double jitter(int rank, std::size_t which, std::uint64_t what) const {
+    if (options_.jitter == 0) return 1;
     const Rank& r = ranks_[static_cast<std::size_t>(rank)];
     const auto step = static_cast<std::uint64_t>(r.lap * script_.steps + r.step) * 2 + what;
     return 1 + options_.jitter *

@@ -62,13 +62,13 @@ TEST_P(EverySchedule, WithoutAMaskItTakesWhatThePlannerSays) {
   }
 }
 
-// A query that sees all keys: every schedule moves more than the tree, and the ring the most.
+// The tree moves one query and its partials in 12 messages one after the other, the ring 63 blocks per lap.
 TEST(Decode, ByTreeBeatsTheRing) {
   const Machine machine = one_node(64);
   const Setting s(machine, attention(1, 1 << 20, 8, 8), {64, 0, {}});
   const double ring = simulate(ScheduleKind::kRing, s, {}).total_s;
   const double tree = simulate(ScheduleKind::kTree, s, {}).total_s;
-  EXPECT_GT(ring / tree, 20) << ring << " " << tree;
+  EXPECT_GT(ring / tree, 700) << ring << " " << tree;  // 741
 }
 
 TEST_P(EverySchedule, AStoppedRankIsNamed) {

@@ -94,6 +94,24 @@ TEST(Simulate, ASlowLinkIsExposed) {
   EXPECT_GT(slow.ranks[3].late_s, 0);
 }
 
+// As the executor has it: had the block been sent when there was room for it, it would have come while rank 1
+// computed, so all the waiting is its sender's, its way included.
+TEST(Simulate, WaitingForALateBlockThatWouldHaveBeenHiddenIsLate) {
+  const Machine machine = round_machine();
+  Workload w = attention(16384, 16384, 1, 1);
+  w.layers = 2;
+  const Setting s(machine, w, {2, 4, {}});
+  const double step = simulate(ScheduleKind::kRing, s, {}).total_s / 4;  // nothing is exposed
+  const double hop = s.network().hop_s(0, static_cast<double>(s.slice_keys() * s.key_bytes()));
+  ASSERT_LT(hop, step);
+  SimulationOptions options;
+  options.faults.ranks = {{0, 4.0}};
+  const RankTimes rank = simulate(ScheduleKind::kRing, s, options).ranks[1];
+  // From three steps of its own to two of rank 0.
+  EXPECT_NEAR(rank.late_s, 5 * step + hop, 1e-12);
+  EXPECT_EQ(rank.transfer_s, 0);
+}
+
 TEST(Simulate, AStoppedRankIsNoticedByItsNeighbour) {
   const Machine machine = round_machine();
   const Setting s(machine, attention(16384, 16384, 1, 1), {4, 4, {}});
