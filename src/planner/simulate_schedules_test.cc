@@ -90,5 +90,23 @@ TEST_P(EverySchedule, AStoppedRankIsNamed) {
   }
 }
 
+// Of three ranks that each need the blocks before theirs. Rank 0 sends to rank 1, slowly, and only then to
+// rank 2, which has the block of rank 1 already when that stops.
+TEST(Stopped, WhatItWasSentDoesNotHoldUpOthers) {
+  const Machine machine = one_node(3);
+  Workload w = attention(3 * 2048, 3 * 2048, 1, 1);
+  w.problem.causal = true;
+  w.layout.kind = LayoutKind::kContiguous;
+  const Setting s(machine, w, {3, 0, {}});
+  const double hop = s.network().hop_s(0, static_cast<double>(s.slice_keys() * s.key_bytes()));
+  SimulationOptions options;
+  options.faults.links = {{0, 10.0}};
+  options.faults.stops = {{1, 5 * hop}};
+  const Simulation played = simulate(ScheduleKind::kAllGather, s, options);
+  ASSERT_TRUE(played.stall);
+  EXPECT_EQ(played.stall->rank, 1);
+  EXPECT_EQ(played.stall->peer, 1);
+}
+
 }  // namespace
 }  // namespace kvring

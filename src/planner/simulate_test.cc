@@ -80,6 +80,18 @@ TEST(Simulate, ASlowRankHoldsUpTheRing) {
   EXPECT_GT(slow.ranks[2].send_s, 0);  // its slots stay full until rank 3 takes what is in them
 }
 
+// Rank 3 takes two steps' time for each of its own, but what passes through it is with rank 4 when that
+// begins.
+TEST(Simulate, WhatPassesThroughDoesNotWaitForComputing) {
+  const Machine machine = instant_machine();
+  const Setting s(machine, attention(8192, 8192, 1, 1), {8, 4, {}});
+  const double step = simulate(ScheduleKind::kRing, s, {}).total_s / 8;
+  SimulationOptions options;
+  options.faults.ranks = {{3, 2.0}};
+  // Rank 3 posts the receive of the last block that goes on when it begins step 5.
+  EXPECT_NEAR(simulate(ScheduleKind::kRing, s, options).ranks[4].end_s, (2 * 5 + 1) * step, 1e-12);
+}
+
 TEST(Simulate, ASlowLinkIsExposed) {
   const Machine machine = round_machine();
   const Setting s(machine, attention(16384, 16384, 1, 1), {4, 4, {}});
