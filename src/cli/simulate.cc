@@ -1,4 +1,4 @@
-// kvring simulate: a ring played in virtual time on a described network.
+// kvring simulate: a schedule played in virtual time on a described network.
 #include "planner/simulate.h"
 
 #include <fmt/format.h>
@@ -14,6 +14,7 @@
 #include "kvring/error.h"
 #include "kvring/version.h"
 #include "planner/text.h"
+#include "problem/support.h"
 
 namespace kvring::cli {
 namespace {
@@ -21,18 +22,20 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kDescription =
-    R"(Plays a ring step by step in virtual time, on up to 4096 ranks of a described machine.
+    R"(Plays a schedule step by step in virtual time, on up to 4096 ranks of a described machine.
 
 Examples:
   kvring simulate --machine h100 --ranks 64 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 1048576 --causal
   kvring simulate --machine h100 --ranks 64 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 1048576 --causal \
     --layout contiguous --faults slow=3:1.5,link=7:4 --jitter 0.1 --seed 1
   kvring simulate --machine cpu-100gbe --ranks 16 --q-heads 32 --head-dim 128 --seq-len 262144 \
-    --faults stop=5:0.25)";
+    --faults stop=5:0.25
+  kvring simulate --machine h100 --ranks 64 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 1 --kv-len 1048576 \
+    --schedule tree)";
 
 struct Options {
   PlanOptions plan;
-  std::optional<std::string> jitter, seed, faults, timeout;
+  std::optional<std::string> schedule, jitter, seed, faults, timeout;
   bool json = false;
 };
 
@@ -85,31 +88,42 @@ SimulationOptions understand_simulation(const Options& o) {
 
 double exposed(const RankTimes& r) { return r.late_s + r.transfer_s + r.send_s; }
 
-std::string stall_text(const Stall& s, int ranks) {
+std::string stall_text(const Stall& s, std::int64_t steps) {
   if (s.peer == s.rank)
     return fmt::format("rank {} stopped in lap {}, step {} of {}, and no other rank waited for it", s.rank,
-                       s.lap, s.step, ranks);
+                       s.lap, s.step, steps);
+  const std::string parcel = fmt::format("{} {}", cargo_name(s.cargo), s.owner);
   return fmt::format("rank {} gives up at {}: it waits for {} (lap {}, step {} of {}) {} rank {}", s.rank,
                      seconds_text(s.at_s),
-                     s.receives ? fmt::format("block {}", s.block) : "the end of its send", s.lap, s.step,
-                     ranks, s.receives ? "from" : "to", s.peer);
+                     s.receives ? parcel : fmt::format("the end of its send of {}", parcel), s.lap, s.step,
+                     steps, s.receives ? "from" : "to", s.peer);
 }
 
-Json simulation_json(const PlanQuery& query, const Setting& setting, const Simulation& s) {
+// One simulation and what it is of.
+struct Played {
+  const PlanQuery& query;
+  const Setting& setting;
+  ScheduleKind schedule;
+  const Simulation& simulation;
+};
+
+Json simulation_json(const Played& played) {
+  const auto& [query, setting, schedule, s] = played;
   Json json = {{"schema_version", kSchemaVersion},
                {"version", version()},
                {"machine", query.machine.name},
                {"ranks", setting.ranks()},
                {"layout", layout_name(query.workload.layout.kind)},
+               {"schedule", schedule_name(schedule)},
                {"stalled", s.stall.has_value()}};
   if (s.stall) {
     json["stall"] = {{"rank", s.stall->rank}, {"peer", s.stall->peer},
                      {"lap", s.stall->lap},   {"step", s.stall->step},
-                     {"at_s", s.stall->at_s}, {"message", stall_text(*s.stall, setting.ranks())}};
+                     {"at_s", s.stall->at_s}, {"message", stall_text(*s.stall, s.steps)}};
     return json;
   }
   json["total_s"] = s.total_s;
-  json["planned_s"] = price_schedule(ScheduleKind::kRing, setting).total_s;
+  json["planned_s"] = price_schedule(schedule, setting).total_s;
   json["efficiency"] = s.efficiency;
   json["laps"] = s.laps;
   json["laps_played"] = s.laps_played;
@@ -130,15 +144,15 @@ Json simulation_json(const PlanQuery& query, const Setting& setting, const Simul
   return json;
 }
 
-std::string simulation_text(const PlanQuery& query, const Setting& setting, const Simulation& s) {
+std::string simulation_text(const Played& played) {
+  const auto& [query, setting, schedule, s] = played;
   std::string text =
-      fmt::format("{} ranks of {}, {} layout, {} queries x {} keys\n", setting.ranks(), query.machine.name,
-                  layout_name(query.workload.layout.kind), count_text(query.workload.problem.q_len),
-                  count_text(query.workload.problem.kv_len));
-  if (s.stall) return text + stall_text(*s.stall, setting.ranks()) + "\n";
+      fmt::format("{} of {} ranks of {}, {} layout, {} queries x {} keys\n", schedule_name(schedule),
+                  setting.ranks(), query.machine.name, layout_name(query.workload.layout.kind),
+                  count_text(query.workload.problem.q_len), count_text(query.workload.problem.kv_len));
+  if (s.stall) return text + stall_text(*s.stall, s.steps) + "\n";
   text += fmt::format("takes {}, of which the ranks compute {} (planned: {})\n", seconds_text(s.total_s),
-                      percent_text(s.efficiency),
-                      seconds_text(price_schedule(ScheduleKind::kRing, setting).total_s));
+                      percent_text(s.efficiency), seconds_text(price_schedule(schedule, setting).total_s));
   const auto by_exposed = [](const RankTimes& a, const RankTimes& b) { return exposed(a) < exposed(b); };
   const auto worst = std::max_element(s.ranks.begin(), s.ranks.end(), by_exposed);
   double sum = 0;
@@ -161,11 +175,13 @@ int run_simulate(const Options& options) {
   if (!query.ranks) throw InvalidArgument("--ranks is missing: the ring size, such as 64");
   const SimulationOptions simulation_options = understand_simulation(options);
   const Setting setting(query.machine, query.workload, {*query.ranks, query.ranks_per_node, {}});
-  const Simulation simulation = simulate(setting, simulation_options);
+  const ScheduleKind schedule = options.schedule ? parse_schedule(*options.schedule) : ScheduleKind::kRing;
+  const Simulation simulation = simulate(schedule, setting, simulation_options);
+  const Played played{query, setting, schedule, simulation};
   if (options.json) {
-    fmt::print("{}\n", simulation_json(query, setting, simulation).dump(2));
+    fmt::print("{}\n", simulation_json(played).dump(2));
   } else {
-    fmt::print("{}", simulation_text(query, setting, simulation));
+    fmt::print("{}", simulation_text(played));
   }
   return kDone;
 }
@@ -181,6 +197,7 @@ Command add_simulate(CLI::App& program) {
                        const char* help) {
     app->add_option(flag, value, help)->type_name(type)->group("Simulation");
   };
+  add("--schedule", o->schedule, "NAME", "ring, all-gather, pass-q, ulysses or tree (default ring)");
   add("--jitter", o->jitter, "X", "Every computing and transfer takes up to 1 + X times as long (default 0)");
   add("--seed", o->seed, "N", "Of the jitter (default 0)");
   add("--faults", o->faults, "LIST",

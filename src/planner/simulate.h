@@ -1,15 +1,17 @@
-// The very steps of a ring, played in virtual time on a described network.
+// The very steps of a schedule, played in virtual time on a described network.
 //
-// Each rank does what the executor does (src/runtime/executor.cc): in every step it waits until the other
-// slot's sends are over, posts the receive of the next block into it, attends the block at hand, and waits
-// for the next. A block goes on to the next rank as soon as it has arrived and that rank has posted its
-// receive, not after it was attended. The time to pack a rank's own block and to finish rows is left out.
+// Each rank does what the executor does (src/runtime/executor.cc): in every step it posts the receives, each
+// once the sends out of its slot are over, then the sends; attends; and waits for the receives one after the
+// other, merging partials. What only passes through goes on as soon as it has arrived and the next rank has
+// posted its receive. The time to pack a rank's own block and to finish rows is left out.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
+#include "kvring/operation.h"
+#include "planner/moment.h"
 #include "planner/setting.h"
 
 namespace kvring {
@@ -32,25 +34,19 @@ struct SimulationOptions {
   double jitter = 0;  // every computing and transfer takes 1 + jitter * u times as long, u even over 0 .. 1
   std::uint64_t seed = 0;
   Faults faults;
-  double timeout_s = 30;      // a rank gives up after so long without progress of its peer
-  double most_steps = 1.7e7;  // of all ranks, to be played; a lap of 4,096 ranks, a few seconds
+  double timeout_s = 30;  // a rank gives up after so long without progress of its peer
+  // Of all ranks, or transfers where they are more, to be played: a lap of a ring of 4,096 ranks.
+  double most_steps = 1.7e7;
 };
 
 struct RankTimes {
   double compute_s = 0;
-  double late_s = 0;      // waiting for a block that its sender could not send yet
-  double transfer_s = 0;  // waiting for a block on its way
-  double send_s = 0;      // waiting for a slot whose block is still being sent
-  double end_s = 0;
-};
-
-// The chain of computing and transfers that the end had to wait for.
-struct CriticalPath {
-  double compute_s = 0;
+  // As the executor tells them apart: what the sender of a parcel was late after there was room for it here;
+  // what would have been waited for even had it been sent at once; a slot out of which is still being sent.
+  double late_s = 0;
   double transfer_s = 0;
-  std::int64_t transfers = 0;  // that it passes
-  int begins_at = 0;           // rank
-  int ends_at = 0;
+  double send_s = 0;
+  double end_s = 0;
 };
 
 // How a run with a stopped rank ends.
@@ -58,7 +54,8 @@ struct Stall {
   int rank = 0;  // the first to give up, or the stopped one where nobody waits for it
   int peer = 0;  // that it waits for, or itself
   bool receives = false;
-  int block = -1;  // that it wants to receive
+  Cargo cargo = Cargo::kBlock;  // what it wants to receive, or to have sent
+  int owner = -1;
   std::int64_t lap = 0;
   int step = 0;
   double at_s = 0;
@@ -68,6 +65,7 @@ struct Simulation {
   double total_s = 0;  // the last rank's end; of all laps and layers, but not of a stalled run
   // Computing that one rank alone would have to do, over the ranks times the total.
   double efficiency = 0;
+  std::int64_t steps = 0;  // of a rank in a lap
   std::int64_t laps = 0;
   // Laps are alike: where they are many the first are played, and the rest take as long as the last of those.
   // Times of ranks and the critical path are of those played.
@@ -78,7 +76,8 @@ struct Simulation {
   std::optional<Stall> stall;
 };
 
-// Throws InvalidArgument for faults of ranks that are not there, or factors below 0.
-Simulation simulate(const Setting& setting, const SimulationOptions& options);
+// Throws InvalidArgument for faults of ranks that are not there, or factors below 0, and Unsupported where
+// the schedule cannot serve the setting.
+Simulation simulate(ScheduleKind kind, const Setting& setting, const SimulationOptions& options);
 
 }  // namespace kvring

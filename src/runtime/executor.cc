@@ -163,14 +163,14 @@ const std::byte* Executor::part_of(const Held& held, const Parcel& parcel) const
 
 QuerySet& Executor::queries_of(int owner) {
   Places& accumulators = places(Cargo::kPartials);
-  if (accumulators[owner].data != nullptr) return sets_[accumulators.own_index(*accumulators[owner].slot)];
+  if (accumulators[owner].data != nullptr) return sets_[accumulators.index(*accumulators[owner].slot)];
   Slot& slot = accumulators.take_own(owner);
   free_slot(slot);
   const Lap units = units_of({Cargo::kQueries, owner, relay_.share()});
   accumulators[owner] = {slot.memory.data(), &slot, units};
   const Problem& p = plan_.problem;
   const Shard& shard = plan_.layouts.q.shards[static_cast<std::size_t>(owner)];
-  QuerySet& set = sets_[accumulators.own_index(slot)];
+  QuerySet& set = sets_[accumulators.index(slot)];
   set.panels = &*panels_[static_cast<std::size_t>(owner)];
   set.units = units;
   set.sinks = tensors_->sinks;

@@ -14,7 +14,7 @@
 #include "runtime/places.h"
 #include "runtime/rank_tensors.h"
 #include "runtime/recorder.h"
-#include "runtime/relay.h"
+#include "schedule/relay.h"
 #include "schedule/memory.h"
 #include "schedule/step.h"
 

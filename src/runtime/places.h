@@ -10,6 +10,7 @@
 #include "kvring/transport.h"
 #include "runtime/recorder.h"
 #include "schedule/memory.h"
+#include "schedule/slot_order.h"
 #include "schedule/step.h"
 #include "tensor/buffer.h"
 
@@ -27,8 +28,6 @@ struct Slot {
   std::vector<Send> sends;
   std::optional<Transport::Request> receive{};  // not yet released
   bool lent = false;                            // another rank's memory, sent on from here
-  bool in_use = false;
-  std::uint64_t left = 0;  // the when of its last parcel's end
 };
 
 // A parcel that is here.
@@ -45,30 +44,26 @@ class Places {
   // `most_arriving`: parcels of a lap that may arrive as pointers, 0 where none do.
   Places(const CargoSlots& sizes, int ranks, std::int64_t most_arriving);
 
-  // The slot for the next parcel that this rank makes, or that arrives: of those not in use the one that was
-  // left first. What still reads it has to be waited for.
-  Slot& take_own(int owner) { return take(own_, own_by_owner_, owner); }
-  Slot& take_arriving(int owner);
+  // The slot for the next parcel that this rank makes, or that arrives. What still reads it has to be waited
+  // for.
+  Slot& take_own(int owner) { return slots_[order_.take_own(owner)]; }
+  Slot& take_arriving(int owner) { return slots_[order_.take_arriving(owner)]; }
 
   Held& operator[](int owner) { return held_[static_cast<std::size_t>(owner)]; }
   // The parcel is not needed any more.
   void leave(int owner) { leave(*held_[static_cast<std::size_t>(owner)].slot), (*this)[owner] = {}; }
-  void leave(Slot& slot) {
-    slot.in_use = false;
-    slot.left = ++leaves_;
-  }
+  void leave(const Slot& slot) { order_.leave(index(slot)); }
 
   void for_each_slot(const std::function<void(Slot&)>& visit);
-  std::size_t own_index(const Slot& slot) const { return static_cast<std::size_t>(&slot - own_.data()); }
-  std::size_t own_slots() const noexcept { return own_.size(); }
+  // Own slots come first.
+  std::size_t index(const Slot& slot) const { return static_cast<std::size_t>(&slot - slots_.data()); }
+  std::size_t own_slots() const noexcept { return own_slots_; }
 
  private:
-  Slot& take(std::vector<Slot>& slots, bool by_owner, int owner);
-
-  std::vector<Slot> own_, arriving_;
-  bool own_by_owner_, arriving_by_owner_;
+  std::size_t own_slots_;
+  SlotOrder order_;
+  std::vector<Slot> slots_;
   std::vector<Held> held_;
-  std::uint64_t leaves_ = 0;
 };
 
 }  // namespace kvring

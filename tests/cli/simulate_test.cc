@@ -59,6 +59,16 @@ TEST_F(Simulate, FaultsSlowOrStop) {
   EXPECT_TRUE(simulate({"--ranks", "8", "--faults", "stop=5:0.01", "--json"}).json()["stalled"].get<bool>());
 }
 
+TEST_F(Simulate, AnyScheduleIsPlayed) {
+  for (const std::string schedule : {"ring", "all-gather", "pass-q", "ulysses", "tree"}) {
+    const nlohmann::json json = simulate({"--ranks", "8", "--schedule", schedule, "--json"}).json();
+    EXPECT_EQ(json["schedule"], schedule);
+    EXPECT_NEAR(json["total_s"].get<double>() / json["planned_s"].get<double>(), 1, 0.1) << schedule;
+  }
+  EXPECT_THAT(refusal({"--ranks", "8", "--schedule", "star"}), HasSubstr("schedule 'star' does not exist"));
+  EXPECT_THAT(refusal({"--ranks", "16", "--schedule", "ulysses"}), HasSubstr("use 8 ranks"));
+}
+
 TEST_F(Simulate, EveryFlagNamesWhatIsWrong) {
   EXPECT_THAT(refusal({}), HasSubstr("--ranks is missing"));
   EXPECT_THAT(refusal({"--ranks", "5000"}), HasSubstr("--ranks is 5000"));

@@ -1,0 +1,135 @@
+// A simulation at work: what every rank does, event by event.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <queue>
+#include <vector>
+
+#include "planner/bus.h"
+#include "planner/ports.h"
+#include "planner/script.h"
+#include "planner/simulate.h"
+
+namespace kvring {
+
+// Laps of a run that are played.
+struct Laps {
+  std::int64_t played = 1;
+  double units = 1;  // KV heads of each
+};
+
+class Player {
+ public:
+  Player(Script script, const Setting& setting, const SimulationOptions& options, const Laps& laps);
+  Simulation play();
+
+ private:
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+
+  enum class Kind : std::uint8_t { kComputed, kEntered, kArrived, kBusDone };
+  struct Event {
+    double at;
+    std::int32_t id;  // of the rank, the transfer, or the node of a bus
+    std::uint32_t version;
+    Kind kind;
+    friend bool operator>(const Event& a, const Event& b) { return a.at > b.at; }
+  };
+  enum class Waits : std::uint8_t { kNothing, kSlot, kParcel, kDone };
+
+  // A parcel from where either end has posted it until it was waited for.
+  struct Carried {
+    Script::Link ends;
+    Cargo cargo = Cargo::kBlock;
+    int owner = -1;
+    int from_slot = -1, to_slot = -1;
+    int forward = -1;  // the transfer that passes it on as it arrives
+    int next = -1;     // of the link, of those that the same end has posted and the other not
+    bool posted_both = false, is_there = false, arrived = false;  // is_there: the sender has the parcel
+    double bytes = 0;                                             // with what slows it
+    double ready_at = 0, posted_at = 0, began = 0;                // at the sender, at the receiver, under way
+    std::uint64_t order = 0;                                      // among the sender's
+    Moment moment;                                                // that it waits for, then of its arrival
+  };
+  struct OpenLink {
+    int first = -1, last = -1;  // posted by one end only
+    bool sent = false;          // by the sender
+  };
+  struct SlotState {
+    std::int32_t sends = 0;   // that are not over
+    std::int16_t owner = -1;  // of the parcel that is held there
+  };
+  struct Places {
+    SlotOrder order;
+    std::vector<SlotState> slots;
+  };
+
+  struct Rank {
+    std::size_t next = 0;  // instruction
+    std::int64_t lap = 0;
+    std::int32_t step = 0;
+    Waits waits = Waits::kNothing;
+    Cargo cargo = Cargo::kBlock;  // of the slot that it waits for or has taken
+    std::size_t slot = 0;
+    Moment now;
+    double waits_since = 0;
+    double pairs = 0, read_bytes = 0;  // to be attended next
+    std::vector<int> arriving;         // transfers of the step
+    std::size_t waited = 0;            // how many of them have been waited for
+    std::uint64_t sends = 0;
+    std::vector<Places> places;  // by cargo
+  };
+
+  Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  Carried& carried(int id) { return carried_[static_cast<std::size_t>(id)]; }
+  static Places& places(Rank& r, Cargo cargo) { return r.places[static_cast<std::size_t>(cargo)]; }
+  SlotState& slot(int rank, Cargo cargo, int index) {
+    return places(at(rank), cargo).slots[static_cast<std::size_t>(index)];
+  }
+  // The slot where the parcel is held.
+  int slot_of(Rank& r, Cargo cargo, int owner);
+  // Of transfer or merge `which` of the rank's step (0 of one: the attending).
+  double jitter(int rank, std::size_t which, std::uint64_t what) const;
+  bool stopped(int rank, double now) const { return now >= stop_[static_cast<std::size_t>(rank)]; }
+
+  void set_faults();
+  void run(int rank);
+  bool perform(int rank, const Instruction& instruction);  // false: the rank has to wait
+  bool take(int rank, Cargo cargo, std::size_t slot);
+  void post_receive(int rank, const Instruction& instruction);
+  int post(std::int32_t link, bool sends, const Moment& now);
+  int post_send(int rank, Cargo cargo, int owner, int from_slot, std::int32_t link);
+  void now_ready(int id, const Moment& now);
+  void set_out(int id);
+  bool start(int id, double now, const Moment& freed);
+  bool attend(int rank);
+  bool wait_all(int rank);
+  bool take_in(int rank, const Carried& c);
+  void compute(int rank, double seconds);
+  void schedule_bus(int node);
+  void arrive(int id, double now);
+  void resume(int rank, const Moment& now);
+  bool end_lap(int rank);
+  void handle(const Event& event);
+  std::optional<Stall> find_stall() const;
+
+  const Setting& setting_;
+  const SimulationOptions& options_;
+  Laps laps_;
+  Script script_;
+  std::vector<Rank> ranks_;
+  std::vector<RankTimes> times_;
+  std::vector<double> slow_rank_, slow_link_, stop_;
+  Ports ports_;
+  std::vector<OpenLink> links_;
+  std::vector<Carried> carried_;
+  std::vector<int> unused_;  // of those
+  std::vector<Bus> buses_;   // by node; empty: transfers within a node do not share
+  std::vector<std::uint32_t> bus_version_;
+  std::vector<double> lap_end_;  // of the last rank, by lap
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+};
+
+}  // namespace kvring
