@@ -10,9 +10,9 @@
 namespace kvring::cli {
 
 struct RecordedOperation {
-  std::string what;  // "send", "receive", "attend"
+  std::string what;             // "send", "receive", "attend"
   std::string cargo = "block";  // "block", "queries", "partials", "rows"
-  int block = 0;      // its owner
+  int block = 0;                // its owner
   std::uint32_t call = 0, lap = 0;
   int step = 0;
   int peer = -1;

@@ -14,8 +14,8 @@
 #include "runtime/places.h"
 #include "runtime/rank_tensors.h"
 #include "runtime/recorder.h"
-#include "schedule/relay.h"
 #include "schedule/memory.h"
+#include "schedule/relay.h"
 #include "schedule/step.h"
 
 namespace kvring {
