@@ -23,7 +23,9 @@ endfunction()
 # kvring_test_headers(NAME): the program NAME links the test libraries and takes their headers precompiled.
 function(kvring_test_headers name)
   target_link_libraries(${name} PRIVATE kvring_test_base)
-  target_precompile_headers(${name} REUSE_FROM kvring_test_precompiled)
+  if(NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
+    target_precompile_headers(${name} REUSE_FROM kvring_test_precompiled)
+  endif()
 endfunction()
 
 # kvring_test(NAME SOURCES a_test.cc [LINKS target...] [SANITIZED]): a program `NAME` of GoogleTest and rapidcheck

@@ -38,7 +38,6 @@ class LayerStorage {
   AlignedBuffer packed_;  // [unit][rows]: pieces in order, each K then V
   Side k_, v_;
   std::int64_t rows_ = 0;
-  std::int64_t tail_ = 0;  // rows of the last piece
 };
 
 }  // namespace kvring
