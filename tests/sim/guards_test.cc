@@ -85,7 +85,8 @@ TEST(Guard, HeaderCatchesABlockOfAnotherCall) {
 TEST(Guard, HeaderCatchesAFlippedBitOfEachOfItsFields) {
   for (const std::size_t field :
        {offsetof(MessageHeader, problem_digest), offsetof(MessageHeader, call), offsetof(MessageHeader, lap),
-        offsetof(MessageHeader, step), offsetof(MessageHeader, owner)})
+        offsetof(MessageHeader, step), offsetof(MessageHeader, owner), offsetof(MessageHeader, cargo),
+        offsetof(MessageHeader, share)})
     EXPECT_THAT(error({fault_of(FaultKind::kFlip, Class::kHeader, 4, bit_of(field))}),
                 HasSubstr(" expected block "))
         << "byte " << field;
