@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <future>
 #include <map>
 #include <string>
 #include <vector>
@@ -15,60 +16,107 @@
 #include "cli/bench/sample.h"
 #include "kvring/ring.h"
 #include "kvring/version.h"
+#include "peak/peak.h"
+#include "schedule/parcel.h"
 #include "tensor/buffer.h"
 
 namespace kvring::cli {
 namespace {
 
+constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+
 constexpr int kDim = 128;
-constexpr int kRepeats = 7;
-// Medians of a shift of each size. Latency comes from the small one; the large one is as long as a lap's
-// blocks are.
+// A shared machine is slow for tenths of a second at a time: every measurement is made in each round, and the
+// least of all rounds counts.
+constexpr int kRounds = 5;
+// Latency comes from the small shift; the large one is as long as a lap's blocks are.
 constexpr std::int64_t kSmallBytes = 1 << 10, kLargeBytes = 4 << 20;
+constexpr std::int64_t kReadBytes = std::int64_t{256} << 20;
 
-// Seconds of one attend() on this rank alone, a median; all ranks measure at the same time.
-double attend_s(const Problem& problem, int threads, Transport& team) {
-  const auto alone = make_inproc_transports(1, 3600);
-  RingOptions options;
-  options.threads = threads;
-  Ring ring(problem, make_layouts({}, problem, 1), options, *alone[0]);
-  const RandomTensor q(problem.q_dtype, {1, problem.q_len, problem.q_heads, kDim}, 1);
-  const RandomTensor k(problem.kv_dtype, {1, problem.kv_len, problem.kv_heads, kDim}, 2);
-  const RandomTensor v(problem.kv_dtype, {1, problem.kv_len, problem.kv_heads, kDim}, 3);
-  const RandomTensor out(problem.out_dtype, {1, problem.q_len, problem.q_heads, kDim}, 4);
-  std::vector<double> seconds;
-  for (int i = 0; i <= kRepeats; ++i) {
-    team.barrier("the start of a measurement");
-    const Sample sample = time_work(
-        [&] { ring.attend(as_const(q.view()), as_const(k.view()), as_const(v.view()), out.view()); }, 1);
-    if (i > 0) seconds.push_back(sample.wall_s);
+// One call of a ring within this rank: one member has all queries and half of the keys, the other the rest of
+// the keys, which nobody moves. So all work is the first member's, and it is that of a ring: a rank that is
+// alone keeps no accumulators.
+struct Call {
+  DType dtype;
+  std::int64_t queries, keys;
+  int heads;
+
+  Problem problem() const {
+    Problem p;
+    p.q_len = queries;
+    p.kv_len = keys;
+    p.q_heads = p.kv_heads = heads;
+    p.head_dim = p.value_dim = kDim;
+    p.q_dtype = p.kv_dtype = p.out_dtype = dtype;
+    return p;
   }
-  return median(seconds);
-}
+  Layouts layouts() const {
+    const std::int64_t half = keys / 2;
+    return {{{LayoutKind::kCustom}, queries, {Shard({{0, queries}}), Shard()}},
+            {{LayoutKind::kCustom}, keys, {Shard({{0, half}}), Shard({{half, keys}})}}};
+  }
+  double operations() const {
+    return 4.0 * kDim * static_cast<double>(queries) * static_cast<double>(keys) * heads;
+  }
+  double key_bytes() const { return bytes(keys); }  // and values
+  double row_bytes() const {                        // queries, outputs, accumulators
+    return bytes(queries) +
+           static_cast<double>(parcel_bytes(problem(), layouts(), Cargo::kPartials, 0, heads));
+  }
 
-Problem problem_of(DType dtype, std::int64_t queries, std::int64_t keys, int heads) {
-  Problem p;
-  p.q_len = queries;
-  p.kv_len = keys;
-  p.q_heads = p.kv_heads = heads;
-  p.head_dim = p.value_dim = kDim;
-  p.q_dtype = p.kv_dtype = p.out_dtype = dtype;
-  return p;
-}
+ private:
+  double bytes(std::int64_t tokens) const {
+    return 2.0 * kDim * static_cast<double>(dtype_bytes(dtype)) * static_cast<double>(tokens) * heads;
+  }
+};
+// Nearly all of a long call is arithmetic, half of a short one is not. One query passes its keys.
+Call long_call(DType dtype, int threads) { return {dtype, 2048, 2048, 2 * threads}; }
+Call short_call(int threads) { return {DType::kF32, 256, 1024, 16 * threads}; }
+Call keys_call(int threads) { return {DType::kF32, 1, std::int64_t{1} << 16, threads}; }
 
-// Operations per second of many queries.
-double flops(DType dtype, int threads, Transport& team) {
-  constexpr std::int64_t kTokens = 2048;
-  const int heads = 2 * threads;
-  const double operations = 4.0 * kDim * kTokens * kTokens * heads;
-  return operations / attend_s(problem_of(dtype, kTokens, kTokens, heads), threads, team);
-}
+// A member of such a ring, with new workspaces, as a program's first call has them.
+class Member {
+ public:
+  Member(const Call& call, int threads, Transport& transport)
+      : ring_(call.problem(), call.layouts(), options(threads), transport),
+        q_(tensor(call, call.layouts().q, transport, 1)),
+        k_(tensor(call, call.layouts().kv, transport, 2)),
+        v_(tensor(call, call.layouts().kv, transport, 3)),
+        out_(tensor(call, call.layouts().q, transport, 4)) {}
+  void attend() { ring_.attend(as_const(q_.view()), as_const(k_.view()), as_const(v_.view()), out_.view()); }
 
-// Bytes of keys and values per second that one query passes, packing them included, as every call does it.
-double read_rate(int threads, Transport& team) {
-  const std::int64_t keys = std::int64_t{1} << 16;
-  const double bytes = 2.0 * kDim * 4 * static_cast<double>(keys) * threads;
-  return bytes / attend_s(problem_of(DType::kF32, 1, keys, threads), threads, team);
+ private:
+  static RingOptions options(int threads) {
+    RingOptions options;
+    options.threads = threads;
+    return options;
+  }
+  static RandomTensor tensor(const Call& call, const Layout& layout, const Transport& transport,
+                             std::uint32_t seed) {
+    const Shard& shard = layout.shards[static_cast<std::size_t>(transport.rank())];
+    return {call.dtype, {1, shard.tokens(), call.heads, kDim}, seed};
+  }
+
+  Ring ring_;
+  RandomTensor q_, k_, v_, out_;
+};
+
+double call_s(const Call& call, int threads, Transport& team) {
+  constexpr double kDeadline = 60;
+  const auto pair = make_inproc_transports(2, kDeadline);
+  std::future<void> other;  // waits for its end, after `begin` is gone
+  std::promise<void> begin;
+  other = std::async(std::launch::async, [&, begins = begin.get_future()]() mutable {
+    Member member(call, threads, *pair[1]);
+    begins.get();
+    member.attend();
+  });
+  Member member(call, threads, *pair[0]);
+  team.barrier("the start of a measurement");
+  begin.set_value();
+  const double seconds = time_work([&] { member.attend(); }, 1).wall_s;
+  other.get();
+  return seconds;
 }
 
 // Seconds until this rank has the bytes of the rank before while all send to the next.
@@ -76,23 +124,19 @@ double shift_s(std::int64_t bytes, Transport& team) {
   AlignedBuffer outgoing(bytes), incoming(bytes);
   std::fill_n(outgoing.data(), bytes, std::byte{1});
   const int ranks = team.size(), next = (team.rank() + 1) % ranks, before = (team.rank() + ranks - 1) % ranks;
-  std::vector<double> seconds;
-  for (int i = 0; i <= kRepeats; ++i) {
-    team.barrier("the start of a measurement");
-    const Sample sample = time_work(
-        [&] {
-          const std::span<std::byte> buffer(incoming.data(), static_cast<std::size_t>(bytes));
-          const auto receive =
-              team.post_receive(before, team.passes_pointers() ? std::span<std::byte>() : buffer);
-          const auto send = team.post_send(next, {}, {outgoing.data(), static_cast<std::size_t>(bytes)});
-          team.wait_receive(receive, "a measurement");
-          team.release(receive);
-          team.wait_send(send, "a measurement");
-        },
-        1);
-    if (i > 0) seconds.push_back(sample.wall_s);
-  }
-  return median(seconds);
+  team.barrier("the start of a measurement");
+  return time_work(
+             [&] {
+               const std::span<std::byte> buffer(incoming.data(), static_cast<std::size_t>(bytes));
+               const auto receive =
+                   team.post_receive(before, team.passes_pointers() ? std::span<std::byte>() : buffer);
+               const auto send = team.post_send(next, {}, {outgoing.data(), static_cast<std::size_t>(bytes)});
+               team.wait_receive(receive, "a measurement");
+               team.release(receive);
+               team.wait_send(send, "a measurement");
+             },
+             1)
+      .wall_s;
 }
 
 std::string host_name() {
@@ -101,31 +145,68 @@ std::string host_name() {
   return name.data();
 }
 
+// All ranks measure the same thing at the same time.
 Json measure(int threads, Transport& team) {
   Json rank = {{"host", host_name()}, {"memory", ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE)}};
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
-    rank["flops"][std::string(dtype_name(dtype))] = flops(dtype, threads, team);
-  rank["read"] = read_rate(threads, team);
-  if (team.size() == 1) return rank;
-  rank["small_s"] = shift_s(kSmallBytes, team);
-  rank["large_s"] = shift_s(kLargeBytes, team);
+  const ReadBandwidth reads(kReadBytes);
+  const auto keep_least = [&](const std::string& name, double seconds) {
+    rank[name] = std::min(rank.value(name, seconds), seconds);
+  };
+  for (int round = 0; round < kRounds; ++round) {
+    for (const DType dtype : kDTypes)
+      keep_least(std::string(dtype_name(dtype)), call_s(long_call(dtype, threads), threads, team));
+    keep_least("short", call_s(short_call(threads), threads, team));
+    keep_least("keys", call_s(keys_call(threads), threads, team));
+    team.barrier("the start of a measurement");
+    keep_least("read", 1e-9 / reads.gbytes_per_s(threads));
+    if (team.size() == 1) continue;
+    keep_least("small", shift_s(kSmallBytes, team));
+    keep_least("large", shift_s(kLargeBytes, team));
+  }
   return rank;
 }
 
-double least(const std::vector<Json>& ranks, const Json::json_pointer& key) {
-  double value = ranks[0].at(key).get<double>();
-  for (const Json& rank : ranks) value = std::min(value, rank.at(key).get<double>());
+// Of the slowest rank.
+double most(const std::vector<Json>& ranks, const std::string& name) {
+  double value = 0;
+  for (const Json& rank : ranks) value = std::max(value, rank.at(name).get<double>());
   return value;
 }
+
+// What a call takes is operations / flops_per_s + row_bytes / rows_bytes_per_s + key_bytes /
+// keys_bytes_per_s, and a pass over the keys where the operations are next to nothing.
+struct Rates {
+  double read_s = 0;                    // per byte
+  double keys_s = 0;                    // per byte, beside reading
+  double rows_s = 0;                    // per byte
+  std::array<double, 3> operation_s{};  // by DType
+
+  Rates(const std::vector<Json>& ranks, int threads) : read_s(most(ranks, "read")) {
+    const Call keys = keys_call(threads), brief = short_call(threads);
+    keys_s = std::max(0.0, most(ranks, "keys") / keys.key_bytes() - read_s);
+    const Call lengthy = long_call(DType::kF32, threads);
+    const double a = most(ranks, "f32") - keys_s * lengthy.key_bytes(),
+                 b = most(ranks, "short") - keys_s * brief.key_bytes();
+    const double determinant =
+        lengthy.operations() * brief.row_bytes() - brief.operations() * lengthy.row_bytes();
+    rows_s = std::max(0.0, (lengthy.operations() * b - brief.operations() * a) / determinant);
+    for (const DType dtype : kDTypes) {
+      const Call call = long_call(dtype, threads);
+      const double seconds = most(ranks, std::string(dtype_name(dtype)));
+      const double rest = seconds - keys_s * call.key_bytes() - rows_s * call.row_bytes();
+      operation_s[static_cast<std::size_t>(dtype)] = std::max(rest, 0.1 * seconds) / call.operations();
+    }
+  }
+};
 
 // Of the hops that do or do not cross hosts, the slowest; null where there are none.
 Json link_json(const std::vector<Json>& ranks, bool across, const std::string& source) {
   double small = 0, large = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Json& before = ranks[(i + ranks.size() - 1) % ranks.size()];
-    if (!ranks[i].contains("small_s") || (ranks[i]["host"] != before["host"]) != across) continue;
-    small = std::max(small, ranks[i]["small_s"].get<double>());
-    large = std::max(large, ranks[i]["large_s"].get<double>());
+    if (!ranks[i].contains("small") || (ranks[i]["host"] != before["host"]) != across) continue;
+    small = std::max(small, ranks[i]["small"].get<double>());
+    large = std::max(large, ranks[i]["large"].get<double>());
   }
   if (small == 0) return nullptr;
   // Where only pointers pass, both take the same but for noise.
@@ -136,6 +217,7 @@ Json link_json(const std::vector<Json>& ranks, bool across, const std::string& s
 }
 
 Json profile(const std::vector<Json>& ranks, const Team& team) {
+  const Rates rates(ranks, team.cores_per_rank());
   const std::string source = fmt::format("kvring {} plan --calibrate, {} ranks over {} on {}", version(),
                                          ranks.size(), team.transport(), machine_text(machine_json()));
   const auto figure = [&](double value, const char* kind) -> Json {
@@ -143,17 +225,24 @@ Json profile(const std::vector<Json>& ranks, const Team& team) {
   };
   std::map<std::string, int> on_host;
   for (const Json& rank : ranks) ++on_host[rank["host"].get<std::string>()];
-  int most = 0;
-  for (const auto& [host, count] : on_host) most = std::max(most, count);
+  int on_one = 0;
+  for (const auto& [host, count] : on_host) on_one = std::max(on_one, count);
+  double least_memory = ranks[0]["memory"].get<double>();
+  for (const Json& rank : ranks) least_memory = std::min(least_memory, rank["memory"].get<double>());
   Json machine = {{"description", "measured: " + source}};
-  for (const char* dtype : {"f32", "bf16", "f16"})
-    machine["flops_per_s"][dtype] = figure(least(ranks, Json::json_pointer(std::string("/flops/") + dtype)),
-                                           "measured, attention of 2,048 queries and keys, dim 128");
-  machine["memory_bytes"] = figure(std::floor(least(ranks, Json::json_pointer("/memory")) / most),
-                                   "memory of the host over its ranks");
-  machine["memory_bytes_per_s"] =
-      figure(least(ranks, Json::json_pointer("/read")), "measured, keys and values passing one query");
-  machine["ranks_per_node"] = figure(most, "ranks per host");
+  for (const DType dtype : kDTypes)
+    machine["flops_per_s"][std::string(dtype_name(dtype))] =
+        figure(1 / rates.operation_s[static_cast<std::size_t>(dtype)],
+               "measured, attention of 2,048 queries and keys, dim 128");
+  machine["memory_bytes"] = figure(std::floor(least_memory / on_one), "memory of the host over its ranks");
+  machine["memory_bytes_per_s"] = figure(1 / rates.read_s, "measured, reading");
+  // Where nothing is left to be measured, nothing is priced.
+  constexpr double kLeast = 1e-15;
+  machine["calls"] = {{"keys_bytes_per_s",
+                       figure(1 / std::max(rates.keys_s, kLeast), "measured, one query over 65,536 keys")},
+                      {"rows_bytes_per_s", figure(1 / std::max(rates.rows_s, kLeast),
+                                                  "measured, attention of 256 queries and keys, dim 128")}};
+  machine["ranks_per_node"] = figure(on_one, "ranks per host");
   machine["threads"] = figure(team.cores_per_rank(), "cores per rank");
   const Json within = link_json(ranks, false, source), between = link_json(ranks, true, source);
   // A rank that is alone on its host, or alone at all, sends nothing within it; as if by memory.

@@ -114,6 +114,12 @@ Machine read_machine(const Json& json, std::string_view where) {
   flops.finish();
   machine.memory_bytes = reader.figure("memory_bytes", 1, 0x1p62);
   machine.memory_bytes_per_s = reader.figure("memory_bytes_per_s", kLeastRate, kMost);
+  if (reader.has("calls")) {
+    Reader calls = reader.object("calls");
+    machine.calls = CallRates{calls.figure("keys_bytes_per_s", kLeastRate, kMost),
+                              calls.figure("rows_bytes_per_s", kLeastRate, kMost)};
+    calls.finish();
+  }
   machine.ranks_per_node = reader.count("ranks_per_node", 1 << 20);
   machine.threads = reader.count("threads", 4096);
   Reader within = reader.object("within_node");

@@ -27,12 +27,19 @@ struct NodeLink : Link {
   Figure links;  // that all ranks of a node share
 };
 
+// What a call does beside its steps: it packs its keys, and takes queries in and gives outputs out.
+struct CallRates {
+  Figure keys_bytes_per_s;  // of keys and values
+  Figure rows_bytes_per_s;  // of queries, outputs and accumulators
+};
+
 struct Machine {
   std::string name;
   std::string description;
   std::array<std::optional<Figure>, 3> flops_per_s;  // by DType; none: the machine does not have the type
   Figure memory_bytes;                               // of one rank
   Figure memory_bytes_per_s;                         // of one rank
+  std::optional<CallRates> calls;                    // none: not known, and not priced
   Figure ranks_per_node;
   Figure threads;  // of one rank
   Link within_node;

@@ -114,5 +114,21 @@ TEST(Machine, IsFoundByNameOrFile) {
   }
 }
 
+TEST(Machine, RatesOfCallsAreThereTogetherOrNotAtAll) {
+  EXPECT_FALSE(parse_machine(kPlain, "m.json").calls);
+  const auto with = [](const std::string& calls) {
+    return replaced(kPlain, "\"threads\"", "\"calls\": " + calls + ", \"threads\"");
+  };
+  const Machine machine =
+      parse_machine(with(R"({"keys_bytes_per_s": 3e9, "rows_bytes_per_s": 4e9})"), "m.json");
+  ASSERT_TRUE(machine.calls);
+  EXPECT_EQ(machine.calls->keys_bytes_per_s.value, 3e9);
+  EXPECT_EQ(machine.calls->rows_bytes_per_s.value, 4e9);
+  EXPECT_THAT(message_of(with(R"({"keys_bytes_per_s": 3e9})")),
+              HasSubstr("calls.rows_bytes_per_s is missing"));
+  EXPECT_THAT(message_of(with(R"({"keys_bytes_per_s": 0, "rows_bytes_per_s": 4e9})")),
+              HasSubstr("calls.keys_bytes_per_s is 0; it must be"));
+}
+
 }  // namespace
 }  // namespace kvring

@@ -39,6 +39,21 @@ TEST(Price, LapsAndLayersAddUp) {
   EXPECT_DOUBLE_EQ(price_schedule(ScheduleKind::kRing, s).total_s, 10 * 3 * 8 * 1024.0 * 1024 * 512 / 1e12);
 }
 
+TEST(Price, ACallPacksItsKeysAndPassesItsRows) {
+  Machine machine = round_machine();
+  Workload w = attention(8192, 8192, 3, 3);  // of 1,024 tokens a rank, in laps of 2 heads and 1
+  w.layers = 10;
+  const Setting without(machine, w, {8, 4, {}});
+  ASSERT_EQ(without.memory().heads_per_lap, 2);
+  const double before = price_schedule(ScheduleKind::kRing, without).total_s;
+  machine.calls = CallRates{{1e9, "", ""}, {2e9, "", ""}};
+  const Setting with(machine, w, {8, 4, {}});
+  const double keys = 1024 * 3 * 512, rows = 1024 * 3 * 512;
+  const double accumulators = 3 * 22 * 48 * (4 + 129 * 16);  // 22 panels of 48 rows
+  const double call = keys / 1e9 + (rows + accumulators) / 2e9;
+  EXPECT_NEAR(price_schedule(ScheduleKind::kRing, with).total_s, before + 10 * call, 1e-12);
+}
+
 TEST(Price, AFewQueriesAreReadAtTheSpeedOfMemory) {
   Machine machine = round_machine();
   machine.memory_bytes_per_s.value = 1e11;

@@ -131,6 +131,18 @@ double Setting::attend_s(double pairs, double units, double bytes) const {
                   bytes / machine_.memory_bytes_per_s.value);
 }
 
+double Setting::call_s(const Ledger& lap, double laps) const {
+  if (!machine_.calls) return 0;
+  double keys = 0, rows = 0;
+  for (const auto& [name, bytes] : lap) {
+    const auto size = static_cast<double>(bytes);
+    if (name == "k" || name == "v") keys += size;
+    if (name == "q" || name == "out") rows += size;
+    if (name == "accumulators") rows += laps * size;
+  }
+  return keys / machine_.calls->keys_bytes_per_s.value + rows / machine_.calls->rows_bytes_per_s.value;
+}
+
 bool Setting::fits(const Ledger& ledger) const {
   return static_cast<double>(ledger_total(ledger)) <= machine_.memory_bytes.value;
 }

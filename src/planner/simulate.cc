@@ -23,6 +23,8 @@ Simulation simulate(ScheduleKind kind, const Setting& s, const SimulationOptions
   const double full_laps =
       static_cast<double>(s.units()) / static_cast<double>(width) * static_cast<double>(s.layers());
   simulation.total_s = simulation.played_s + (full_laps - static_cast<double>(played)) * simulation.total_s;
+  simulation.total_s += static_cast<double>(s.layers()) *
+                        s.call_s(s.of(kind).memory.attention, full_laps / static_cast<double>(s.layers()));
   const double alone = s.attend_s(s.of(kind).work.all_pairs, static_cast<double>(s.units()), 0) *
                        static_cast<double>(s.layers());
   simulation.efficiency = alone / (ranks * simulation.total_s);

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
-#include <new>
 
 namespace kvring {
 
@@ -17,10 +17,8 @@ constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  explicit AlignedBuffer(std::int64_t bytes)
-      : data_(static_cast<std::byte*>(
-            ::operator new (static_cast<std::size_t>(bytes), std::align_val_t{kAlignment}))),
-        bytes_(bytes) {}
+  // Throws std::bad_alloc.
+  explicit AlignedBuffer(std::int64_t bytes);
 
   std::byte* data() noexcept { return data_.get(); }
   const std::byte* data() const noexcept { return data_.get(); }
@@ -28,7 +26,7 @@ class AlignedBuffer {
 
  private:
   struct Free {
-    void operator()(std::byte* p) const noexcept { ::operator delete (p, std::align_val_t{kAlignment}); }
+    void operator()(std::byte* p) const noexcept { std::free(p); }
   };
   std::unique_ptr<std::byte, Free> data_;
   std::int64_t bytes_ = 0;

@@ -111,6 +111,9 @@ TEST_F(Plan, TakesAMachineFile) {
 TEST_F(Plan, CalibrateWritesAMachineThatPlansAndSimulates) {
   ASSERT_EQ(kvring({"plan", "--calibrate", "here.json", "--ranks", "2"}).code, 0);
   EXPECT_THAT(names(), ElementsAre("here.json"));
+  const auto machine = nlohmann::json::parse(read_file(file("here.json")));
+  for (const char* figure : {"keys_bytes_per_s", "rows_bytes_per_s"})
+    EXPECT_GT(machine["calls"][figure]["value"].get<double>(), 0) << figure;
   for (const char* command : {"plan", "simulate"}) {
     const RunResult result = kvring({command, "--machine", "here.json", "--ranks", "2", "--q-heads", "8",
                                      "--head-dim", "64", "--seq-len", "8192", "--dtype", "f32"});

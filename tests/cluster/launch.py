@@ -15,6 +15,10 @@ from dataclasses import dataclass
 # 6 s, every third outage of 3 s ended the job, because all three looks fell into it.)
 KEEPALIVE = {"oob_tcp_keepalive_time": 1, "oob_tcp_keepalive_intvl": 1, "oob_tcp_keepalive_probes": 5}
 
+# Two connections between hosts. With one, blocks that pass each other on it take turns: two ranks, each of which
+# sends to the other, got half of the wire.
+LINKS = {"btl_tcp_links": 2}
+
 # Each rank writes its messages to a file of its own: a host that is cut off cannot pass them on to mpirun.
 RANK_SHELL = 'exec "$@" 2>"$KVRING_CLUSTER_FOLDER/rank-$OMPI_COMM_WORLD_RANK.err"'
 
@@ -28,6 +32,7 @@ def open_mpi_command(hosts, command, mca=None):
         "btl_tcp_if_include": network,
         "oob_tcp_if_include": network,
         **KEEPALIVE,
+        **LINKS,
         **(mca or {}),
     }
     flags = [word for name, value in parameters.items() for word in ("--mca", name, str(value))]

@@ -72,8 +72,8 @@ class Judge {
       case FaultKind::kCrash:
         return {cause.rank};
       case FaultKind::kStall:
-        // One that wakes up finds the others gone: it cannot know that it was away.
-        return rank == cause.rank ? std::vector<int>{} : std::vector<int>{cause.rank};
+        // By itself too, when it wakes up and hears from a third rank that it was given up.
+        return rank == cause.rank && world_.ranks == 2 ? std::vector{0, 1} : std::vector{cause.rank};
       case FaultKind::kIsolate:
         // Between two ranks nobody can tell which one is cut off.
         return rank == cause.rank && world_.ranks == 2 ? std::vector{1 - rank} : std::vector{cause.rank};

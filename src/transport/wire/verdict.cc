@@ -59,6 +59,17 @@ Verdict silent(const Evidence& evidence, std::vector<int> ranks) {
   return {first, least, text, std::move(ranks)};
 }
 
+// A rank that was stopped, or cut off, and is back: whoever gave it up has left by now, or is about to.
+Verdict given_up(const Evidence& evidence, const std::vector<int>& no_answer) {
+  Verdict verdict = silent(evidence, no_answer);
+  verdict.culprit = evidence.rank;
+  verdict.silent.clear();  // not theirs
+  verdict.text =
+      fmt::format("rank {} itself was not heard by rank {} in time: stopped or cut off, and now back",
+                  evidence.rank, evidence.failure.rank);
+  return verdict;
+}
+
 }  // namespace
 
 Verdict find_culprit(const Evidence& evidence) {
@@ -70,8 +81,11 @@ Verdict find_culprit(const Evidence& evidence) {
     if (!self && !peer.stopped) no_answer.push_back(r);
     if ((self ? evidence.status : peer.status).waiting == 0) idle.push_back(r);
   }
-  if (!no_answer.empty()) return silent(evidence, std::move(no_answer));
   const Failure& failure = evidence.failure;
+  if (!no_answer.empty()) {
+    const bool was_away = failure.unheard == evidence.rank && failure.rank != evidence.rank;
+    return was_away ? given_up(evidence, no_answer) : silent(evidence, std::move(no_answer));
+  }
   if (failure.unheard >= 0)
     return {failure.unheard,
             0,

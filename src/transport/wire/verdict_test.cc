@@ -83,6 +83,21 @@ TEST(Verdict, NamesItselfWhereNobodyAnswers) {
   EXPECT_EQ(find_culprit(evidence).culprit, 1);
 }
 
+// A rank that was stopped and wakes up: the others have given it up, and some have left already.
+TEST(Verdict, ARankThatWakesUpAmongThoseThatGaveItUpNamesItself) {
+  Evidence evidence = patience_lost();
+  evidence.failure = {.rank = 0, .timeout = true, .unheard = 1, .text = "rank 0 failed: nothing of rank 1"};
+  evidence.peers[2].stopped = false;
+  evidence.peers[2].heard = kNow - std::chrono::milliseconds(500);
+  const Verdict verdict = find_culprit(evidence);
+  EXPECT_EQ(verdict.culprit, 1);
+  EXPECT_THAT(verdict.text, HasSubstr("rank 1 itself was not heard by rank 0 in time"));
+  EXPECT_THAT(verdict.silent, testing::IsEmpty());
+  EXPECT_DOUBLE_EQ(verdict.silent_s, 0.5);  // it must not wait for rank 2 to leave together
+  evidence.failure.unheard = 2;             // not this one was given up
+  EXPECT_EQ(find_culprit(evidence).culprit, 2);
+}
+
 // Either could be cut off; the other one is more likely to be gone than this one.
 TEST(Verdict, OfTwoRanksNamesTheOther) {
   Evidence evidence = patience_lost();
