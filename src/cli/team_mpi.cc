@@ -14,6 +14,7 @@
 
 #include "cli/cores.h"
 #include "cli/exit_code.h"
+#include "cli/give_up.h"
 #include "cli/message.h"
 #include "cli/signals.h"
 #include "cli/team.h"
@@ -225,6 +226,16 @@ class MpiTeam final : public Team {
 }  // namespace
 
 std::unique_ptr<Team> make_mpi_team(const TeamSpec& spec, const Launch& launch) {
+  // Until there is a transport that would notice it. Starting many hosts takes its time.
+  constexpr double kLeastPatience = 30;
+  const double patience = std::max(kLeastPatience, spec.timeout_s);
+  const GiveUp give_up(std::chrono::duration<double>(patience), exit_code(ErrorCode::kTimeout), [&] {
+    message(
+        "kvring: rank {} of {} ({}) gives up: MPI has not started after {:.0f} s; a process of this job does "
+        "not "
+        "call MPI, is stopped, or is not reached [{}]\n",
+        launch.rank, launch.size, launch.by, patience, error_code_name(ErrorCode::kTimeout));
+  });
   initialise();
   return std::make_unique<MpiTeam>(spec, launch);
 }
