@@ -70,7 +70,7 @@ struct Call {
   }
 };
 // Nearly all of a long call is arithmetic, half of a short one is not. One query passes its keys.
-Call long_call(DType dtype, int threads) { return {dtype, 2048, 2048, 2 * threads}; }
+Call long_call(DType dtype, int threads) { return {dtype, 4096, 4096, threads}; }
 Call short_call(int threads) { return {DType::kF32, 256, 1024, 16 * threads}; }
 Call keys_call(int threads) { return {DType::kF32, 1, std::int64_t{1} << 16, threads}; }
 
@@ -233,7 +233,7 @@ Json profile(const std::vector<Json>& ranks, const Team& team) {
   for (const DType dtype : kDTypes)
     machine["flops_per_s"][std::string(dtype_name(dtype))] =
         figure(1 / rates.operation_s[static_cast<std::size_t>(dtype)],
-               "measured, attention of 2,048 queries and keys, dim 128");
+               "measured, attention of 4,096 queries and keys, dim 128");
   machine["memory_bytes"] = figure(std::floor(least_memory / on_one), "memory of the host over its ranks");
   machine["memory_bytes_per_s"] = figure(1 / rates.read_s, "measured, reading");
   // Where nothing is left to be measured, nothing is priced.
@@ -241,7 +241,7 @@ Json profile(const std::vector<Json>& ranks, const Team& team) {
   machine["calls"] = {{"keys_bytes_per_s",
                        figure(1 / std::max(rates.keys_s, kLeast), "measured, one query over 65,536 keys")},
                       {"rows_bytes_per_s", figure(1 / std::max(rates.rows_s, kLeast),
-                                                  "measured, attention of 256 queries and keys, dim 128")}};
+                                                  "measured, attention of 256 queries over 1,024 keys, dim 128")}};
   machine["ranks_per_node"] = figure(on_one, "ranks per host");
   machine["threads"] = figure(team.cores_per_rank(), "cores per rank");
   const Json within = link_json(ranks, false, source), between = link_json(ranks, true, source);
