@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/job.h"
 #include "cli/plan_options.h"
+#include "cli/simulated_trace.h"
 #include "cli/values.h"
 #include "kvring/error.h"
 #include "kvring/version.h"
@@ -31,11 +34,13 @@ Examples:
   kvring simulate --machine cpu-100gbe --ranks 16 --q-heads 32 --head-dim 128 --seq-len 262144 \
     --faults stop=5:0.25
   kvring simulate --machine h100 --ranks 64 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 1 --kv-len 1048576 \
-    --schedule tree)";
+    --schedule tree
+  kvring simulate --machine h100 --ranks 8 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 131072 --causal \
+    --trace run.json)";
 
 struct Options {
   PlanOptions plan;
-  std::optional<std::string> schedule, jitter, seed, faults, timeout;
+  std::optional<std::string> schedule, jitter, seed, faults, timeout, trace;
   bool json = false;
 };
 
@@ -105,10 +110,11 @@ struct Played {
   const Setting& setting;
   ScheduleKind schedule;
   const Simulation& simulation;
+  bool traced;
 };
 
 Json simulation_json(const Played& played) {
-  const auto& [query, setting, schedule, s] = played;
+  const auto& [query, setting, schedule, s, traced] = played;
   Json json = {{"schema_version", kSchemaVersion},
                {"version", version()},
                {"machine", query.machine.name},
@@ -116,6 +122,7 @@ Json simulation_json(const Played& played) {
                {"layout", layout_name(query.workload.layout.kind)},
                {"schedule", schedule_name(schedule)},
                {"stalled", s.stall.has_value()}};
+  if (traced) json["laps_traced"] = s.laps_told;
   if (s.stall) {
     json["stall"] = {{"rank", s.stall->rank}, {"peer", s.stall->peer},
                      {"lap", s.stall->lap},   {"step", s.stall->step},
@@ -145,11 +152,13 @@ Json simulation_json(const Played& played) {
 }
 
 std::string simulation_text(const Played& played) {
-  const auto& [query, setting, schedule, s] = played;
+  const auto& [query, setting, schedule, s, traced] = played;
   std::string text =
       fmt::format("{} of {} ranks of {}, {} layout, {} queries x {} keys\n", schedule_name(schedule),
                   setting.ranks(), query.machine.name, layout_name(query.workload.layout.kind),
                   count_text(query.workload.problem.q_len), count_text(query.workload.problem.kv_len));
+  if (traced && s.laps_told < s.laps)
+    text += fmt::format("the trace holds the first {} of {} laps\n", s.laps_told, s.laps);
   if (s.stall) return text + stall_text(*s.stall, s.steps) + "\n";
   text += fmt::format("takes {}, of which the ranks compute {} (planned: {})\n", seconds_text(s.total_s),
                       percent_text(s.efficiency), seconds_text(price_schedule(schedule, setting).total_s));
@@ -170,14 +179,27 @@ std::string simulation_text(const Played& played) {
                             s.path.transfers, seconds_text(s.path.transfer_s));
 }
 
+void check_trace(const Options& o) {
+  std::error_code error;
+  if (o.trace && std::filesystem::exists(*o.plan.machine, error) && same_file(*o.trace, *o.plan.machine))
+    throw InvalidArgument(fmt::format("the output {} is an input as well; write to another file", *o.trace));
+}
+
 int run_simulate(const Options& options) {
   const PlanQuery query = understand(options.plan);
   if (!query.ranks) throw InvalidArgument("--ranks is missing: the ring size, such as 64");
-  const SimulationOptions simulation_options = understand_simulation(options);
+  SimulationOptions simulation_options = understand_simulation(options);
+  check_trace(options);
   const Setting setting(query.machine, query.workload, {*query.ranks, query.ranks_per_node, {}});
   const ScheduleKind schedule = options.schedule ? parse_schedule(*options.schedule) : ScheduleKind::kRing;
+  std::optional<SimulatedTrace> trace;
+  if (options.trace) {
+    trace.emplace(*options.trace, setting.ranks());
+    simulation_options.tell = [&](int rank, const Operation& o) { trace->add(rank, o); };
+  }
   const Simulation simulation = simulate(schedule, setting, simulation_options);
-  const Played played{query, setting, schedule, simulation};
+  if (trace) trace->write(schedule, setting, simulation);
+  const Played played{query, setting, schedule, simulation, trace.has_value()};
   if (options.json) {
     fmt::print("{}\n", simulation_json(played).dump(2));
   } else {
@@ -203,6 +225,9 @@ Command add_simulate(CLI::App& program) {
   add("--faults", o->faults, "LIST",
       "slow=RANK:FACTOR, link=RANK:FACTOR (to the next rank), stop=RANK:SECONDS");
   add("--timeout", o->timeout, "S", "A rank gives up after S seconds without progress (default 30)");
+  app->add_option("--trace", o->trace, "Gets what each rank did when, for Perfetto and kvring trace")
+      ->type_name("F.json")
+      ->group("Output");
   app->add_flag("--json", o->json, "Print one JSON object")->disable_flag_override()->group("Output");
   return {app, [o] { return run_simulate(*o); }, [o] { return o->json; }};
 }

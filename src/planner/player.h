@@ -12,13 +12,16 @@
 #include "planner/ports.h"
 #include "planner/script.h"
 #include "planner/simulate.h"
+#include "planner/tiles.h"
 
 namespace kvring {
 
 // Laps of a run that are played.
 struct Laps {
   std::int64_t played = 1;
-  double units = 1;  // KV heads of each
+  double units = 1;           // KV heads of each
+  std::int64_t of_layer = 1;  // of which one layer has so many
+  std::int64_t told = 0;      // how many of them are told of
 };
 
 class Player {
@@ -50,6 +53,7 @@ class Player {
     bool posted_both = false, is_there = false, arrived = false;  // is_there: the sender has the parcel
     double bytes = 0;                                             // with what slows it
     double ready_at = 0, posted_at = 0, began = 0;                // at the sender, at the receiver, under way
+    double sent_at = 0;                                           // posted by the sender
     std::uint64_t order = 0;                                      // among the sender's
     Moment moment;                                                // that it waits for, then of its arrival
   };
@@ -110,15 +114,26 @@ class Player {
   void compute(int rank, double seconds);
   void schedule_bus(int node);
   void arrive(int id, double now);
-  void resume(int rank, const Moment& now);
+  void resume(int rank, int arrived);
   bool end_lap(int rank);
   void handle(const Event& event);
   std::optional<Stall> find_stall() const;
+
+  bool is_told(const Rank& r) const { return r.lap < laps_.told; }
+  Operation operation(Operation::What what, const Rank& r, int step) const;
+  Operation transfer(Operation::What what, const Carried& c);
+  void tell(int rank, Operation o, double from, double to) const;
+  void tell_computing(int rank, Operation o, double from);
+  void tell_attend(int rank, double from);
+  void tell_merge(int rank, const Carried& c, double from);
+  void tell_transfer(const Carried& c);
+  void tell_wait(int rank, const Operation& wait, double from, double to) const;
 
   const Setting& setting_;
   const SimulationOptions& options_;
   Laps laps_;
   Script script_;
+  std::optional<TileCount> tiles_;  // where somebody listens
   std::vector<Rank> ranks_;
   std::vector<RankTimes> times_;
   std::vector<double> slow_rank_, slow_link_, stop_;
