@@ -2,9 +2,12 @@
 #include "planner/simulate.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -68,6 +71,16 @@ void add_fault(Faults& faults, const std::string& text, std::string_view part) {
   if (kind == "stop") faults.stops.push_back({r, number});
 }
 
+// Bytes; what the kernel could free counts, where it says how much.
+std::int64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name; file.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {
+    std::int64_t kib = 0;
+    if (name == "MemAvailable:" && file >> kib) return kib * 1024;
+  }
+  return ::sysconf(_SC_AVPHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+}
+
 SimulationOptions understand_simulation(const Options& o) {
   SimulationOptions options;
   const auto real = [](const char* flag, const std::optional<std::string>& text, double least,
@@ -78,6 +91,8 @@ SimulationOptions understand_simulation(const Options& o) {
       throw InvalidArgument(fmt::format("{} is {}; it must be {} to 1e6", flag, *text, least));
     return value;
   };
+  // Before the kernel has to end the process, or others.
+  options.memory_bytes = static_cast<double>(available_memory());
   options.jitter = real("--jitter", o.jitter, 0, 0);
   options.timeout_s = real("--timeout", o.timeout, 0.001, options.timeout_s);
   if (o.seed) options.seed = static_cast<std::uint64_t>(parse_integer("--seed", *o.seed));

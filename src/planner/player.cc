@@ -36,9 +36,10 @@ Player::Player(Script script, const Setting& s, const SimulationOptions& options
   set_faults();
   if (laps_.told > 0) tiles_.emplace(s.problem(), s.layouts());
   for (Rank& r : ranks_) {
-    for (const Script::Slots& slots : script_.slots) {
-      const SlotOrder order(slots.own, slots.arriving);
-      r.places.push_back({order, std::vector<SlotState>(order.size())});
+    for (const Cargo cargo : kCargos) {
+      const auto& [own, arriving] = script_.slots[static_cast<std::size_t>(cargo)];
+      const SlotOrder order(own, arriving);
+      places(r, cargo) = {order, std::vector<SlotState>(order.size())};
     }
   }
   const Network& network = s.network();

@@ -1,6 +1,7 @@
 // A simulation at work: what every rank does, event by event.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -27,6 +28,10 @@ struct Laps {
 class Player {
  public:
   Player(Script script, const Setting& setting, const SimulationOptions& options, const Laps& laps);
+
+  // Bytes that script and player take at most, about: instructions, and what is under way at a time.
+  static double memory_needed(ScheduleKind kind, const Setting& setting);
+
   Simulation play();
 
  private:
@@ -66,7 +71,7 @@ class Player {
     std::int16_t owner = -1;  // of the parcel that is held there
   };
   struct Places {
-    SlotOrder order;
+    SlotOrder order{{}, {}};
     std::vector<SlotState> slots;
   };
 
@@ -83,7 +88,7 @@ class Player {
     std::vector<int> arriving;         // transfers of the step
     std::size_t waited = 0;            // how many of them have been waited for
     std::uint64_t sends = 0;
-    std::vector<Places> places;  // by cargo
+    std::array<Places, std::size(kCargos)> places;  // by cargo
   };
 
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }

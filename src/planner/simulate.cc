@@ -8,6 +8,7 @@
 
 #include "kvring/error.h"
 #include "planner/player.h"
+#include "planner/text.h"
 
 namespace kvring {
 namespace {
@@ -27,6 +28,20 @@ std::int64_t laps_to_tell(const ScheduleWork& work, int ranks, double most) {
   return static_cast<std::int64_t>(most / operations);
 }
 
+// At most P^2 of everything, or P^3 of shared heads.
+void check_memory(ScheduleKind kind, const Setting& s, double most) {
+  const double needed = Player::memory_needed(kind, s);
+  if (needed <= most) return;
+  const double growth = kind == ScheduleKind::kUlysses ? 3 : 2;
+  const int ranks = std::max(1, static_cast<int>(s.ranks() * std::pow(most / needed, 1 / growth)));
+  std::string instead = fmt::format("simulate at most {} ranks", ranks);
+  if (kind != ScheduleKind::kRing && Player::memory_needed(ScheduleKind::kRing, s) <= most)
+    instead += ", or schedule ring";
+  throw OutOfBudget(fmt::format("simulating {} on {} ranks takes up to {} of memory, and there are {}; {}",
+                                schedule_name(kind), s.ranks(), decimal_bytes_text(needed),
+                                decimal_bytes_text(most), instead));
+}
+
 }  // namespace
 
 Simulation simulate(ScheduleKind kind, const Setting& s, const SimulationOptions& options) {
@@ -35,6 +50,7 @@ Simulation simulate(ScheduleKind kind, const Setting& s, const SimulationOptions
   const std::int64_t laps_of_layer = (s.units() + width - 1) / width, laps = laps_of_layer * s.layers();
   const std::int64_t told =
       options.tell ? std::min(laps, laps_to_tell(s.of(kind).work, s.ranks(), options.most_told)) : 0;
+  check_memory(kind, s, options.memory_bytes);
   Script script = make_script(kind, s);
   const double steps =
       std::max(ranks * static_cast<double>(script.steps), static_cast<double>(script.transfers));

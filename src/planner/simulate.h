@@ -43,6 +43,7 @@ struct SimulationOptions {
   std::function<void(int rank, const Operation&)> tell;
   // Of the first laps that make at most about so many: 90 MB of a trace.
   double most_told = 300'000;
+  double memory_bytes = 1e18;  // that the simulation may take
 };
 
 struct RankTimes {
@@ -84,7 +85,8 @@ struct Simulation {
 };
 
 // Throws InvalidArgument for faults of ranks that are not there, or factors below 0, and where one lap is too
-// much to be told of; Unsupported where the schedule cannot serve the setting.
+// much to be told of; OutOfBudget where it would take too much memory; Unsupported where the schedule cannot
+// serve the setting.
 Simulation simulate(ScheduleKind kind, const Setting& setting, const SimulationOptions& options);
 
 }  // namespace kvring
