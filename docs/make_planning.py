@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fills in docs/planning.md what the program prints and what the catalogue holds, and draws its figure:
+"""Fills in docs/planning.md what the program prints and what the catalogue holds, and draws its figures of simulations:
 
     python3 docs/make_planning.py build/release/bin/kvring
 """
@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 
 DOCS = pathlib.Path(__file__).resolve().parent
 PAGE = DOCS / "planning.md"
@@ -72,6 +73,24 @@ def balance(kvring):
     return "\n".join(lines)
 
 
+TRACED = "kvring simulate --machine h100 --ranks 8 --q-heads 8 --kv-heads 2 --head-dim 128 --seq-len 131072 --trace"
+FIGURES = {"contiguous": "--causal --layout contiguous", "zigzag": "--causal --layout zigzag",
+           "straggler": "--faults slow=3:1.5"}
+
+
+def draw(kvring):
+    """Traces of simulations; the two layouts to one scale."""
+    with tempfile.TemporaryDirectory() as name:
+        traces = {figure: pathlib.Path(name) / f"{figure}.json" for figure in FIGURES}
+        wall_s = {}
+        for figure, flags in FIGURES.items():
+            output_of(kvring, f"{TRACED} {traces[figure]} {flags}")
+            wall_s[figure] = json.loads(output_of(kvring, f"kvring trace {traces[figure]} --json"))["wall_s"]
+        for figure, trace in traces.items():
+            span_s = wall_s["contiguous" if figure == "zigzag" else figure]
+            output_of(kvring, f"kvring trace {trace} -o figures/simulated_{figure}.svg --span {span_s}")
+
+
 def main(kvring):
     kvring = str(pathlib.Path(kvring).resolve())
     text = PAGE.read_text()
@@ -82,6 +101,7 @@ def main(kvring):
     text = re.sub(r"(<!-- balance: begin -->\n).*?(<!-- balance: end -->)",
                   lambda m: m[1] + balance(kvring) + "\n" + m[2], text, flags=re.S)
     PAGE.write_text(text)
+    draw(kvring)
 
 
 if __name__ == "__main__":

@@ -105,16 +105,21 @@ Json attend_json(const Job& job, const Team& team, const std::vector<Json>& repo
   return json;
 }
 
+TraceInfo trace_info(const Problem& problem) {
+  TraceInfo info;
+  info.version = version();
+  info.problem = problem_json(problem);
+  info.problem_text = problem_text(info.problem);
+  return info;
+}
+
 TraceInfo trace_info(const Job& job, const Team& team) {
-  const Json setup = setup_json({job.problem, job.layouts, job.ring}, team);
-  return {.version = version(),
-          .problem = setup["problem"],
-          .problem_text = problem_text(setup["problem"]),
-          .layout = setup["layout"],
-          .schedule = setup["schedule"],
-          .transport = setup["transport"],
-          .threads = setup["threads"],
-          .simulated = false};
+  TraceInfo info = trace_info(job.problem);
+  info.layout = layout_name(job.layouts.q.spec.kind);
+  info.schedule = schedule_name(job.ring.schedule);
+  info.transport = team.transport();
+  info.threads = job.ring.threads;
+  return info;
 }
 
 std::string setup_text(const Json& run) {

@@ -26,7 +26,9 @@ Json run_json(const Job& job, const Team& team, const std::vector<Json>& reports
 // All of attend's.
 Json attend_json(const Job& job, const Team& team, const std::vector<Json>& reports);
 
-// For a trace of it.
+// For a trace: version and problem. The rest is to be filled in.
+TraceInfo trace_info(const Problem& problem);
+// Of a job all.
 TraceInfo trace_info(const Job& job, const Team& team);
 
 // Two lines on what is run; `run` begins as setup_json.

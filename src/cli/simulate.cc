@@ -2,14 +2,20 @@
 #include "planner/simulate.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/job.h"
 #include "cli/plan_options.h"
+#include "cli/simulated_trace.h"
 #include "cli/values.h"
 #include "kvring/error.h"
 #include "kvring/version.h"
@@ -31,11 +37,13 @@ Examples:
   kvring simulate --machine cpu-100gbe --ranks 16 --q-heads 32 --head-dim 128 --seq-len 262144 \
     --faults stop=5:0.25
   kvring simulate --machine h100 --ranks 64 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 1 --kv-len 1048576 \
-    --schedule tree)";
+    --schedule tree
+  kvring simulate --machine h100 --ranks 8 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 131072 --causal \
+    --trace run.json)";
 
 struct Options {
   PlanOptions plan;
-  std::optional<std::string> schedule, jitter, seed, faults, timeout;
+  std::optional<std::string> schedule, jitter, seed, faults, timeout, trace;
   bool json = false;
 };
 
@@ -63,6 +71,16 @@ void add_fault(Faults& faults, const std::string& text, std::string_view part) {
   if (kind == "stop") faults.stops.push_back({r, number});
 }
 
+// Bytes; what the kernel could free counts, where it says how much.
+std::int64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name; file.ignore(std::numeric_limits<std::streamsize>::max(), '\n')) {
+    std::int64_t kib = 0;
+    if (name == "MemAvailable:" && file >> kib) return kib * 1024;
+  }
+  return ::sysconf(_SC_AVPHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+}
+
 SimulationOptions understand_simulation(const Options& o) {
   SimulationOptions options;
   const auto real = [](const char* flag, const std::optional<std::string>& text, double least,
@@ -73,6 +91,8 @@ SimulationOptions understand_simulation(const Options& o) {
       throw InvalidArgument(fmt::format("{} is {}; it must be {} to 1e6", flag, *text, least));
     return value;
   };
+  // Before the kernel has to end the process, or others.
+  options.memory_bytes = static_cast<double>(available_memory());
   options.jitter = real("--jitter", o.jitter, 0, 0);
   options.timeout_s = real("--timeout", o.timeout, 0.001, options.timeout_s);
   if (o.seed) options.seed = static_cast<std::uint64_t>(parse_integer("--seed", *o.seed));
@@ -105,10 +125,11 @@ struct Played {
   const Setting& setting;
   ScheduleKind schedule;
   const Simulation& simulation;
+  bool traced;
 };
 
 Json simulation_json(const Played& played) {
-  const auto& [query, setting, schedule, s] = played;
+  const auto& [query, setting, schedule, s, traced] = played;
   Json json = {{"schema_version", kSchemaVersion},
                {"version", version()},
                {"machine", query.machine.name},
@@ -116,6 +137,7 @@ Json simulation_json(const Played& played) {
                {"layout", layout_name(query.workload.layout.kind)},
                {"schedule", schedule_name(schedule)},
                {"stalled", s.stall.has_value()}};
+  if (traced) json["laps_traced"] = s.laps_told;
   if (s.stall) {
     json["stall"] = {{"rank", s.stall->rank}, {"peer", s.stall->peer},
                      {"lap", s.stall->lap},   {"step", s.stall->step},
@@ -145,11 +167,13 @@ Json simulation_json(const Played& played) {
 }
 
 std::string simulation_text(const Played& played) {
-  const auto& [query, setting, schedule, s] = played;
+  const auto& [query, setting, schedule, s, traced] = played;
   std::string text =
       fmt::format("{} of {} ranks of {}, {} layout, {} queries x {} keys\n", schedule_name(schedule),
                   setting.ranks(), query.machine.name, layout_name(query.workload.layout.kind),
                   count_text(query.workload.problem.q_len), count_text(query.workload.problem.kv_len));
+  if (traced && s.laps_told < s.laps)
+    text += fmt::format("the trace holds the first {} of {} laps\n", s.laps_told, s.laps);
   if (s.stall) return text + stall_text(*s.stall, s.steps) + "\n";
   text += fmt::format("takes {}, of which the ranks compute {} (planned: {})\n", seconds_text(s.total_s),
                       percent_text(s.efficiency), seconds_text(price_schedule(schedule, setting).total_s));
@@ -170,14 +194,27 @@ std::string simulation_text(const Played& played) {
                             s.path.transfers, seconds_text(s.path.transfer_s));
 }
 
+void check_trace(const Options& o) {
+  std::error_code error;
+  if (o.trace && std::filesystem::exists(*o.plan.machine, error) && same_file(*o.trace, *o.plan.machine))
+    throw InvalidArgument(fmt::format("the output {} is an input as well; write to another file", *o.trace));
+}
+
 int run_simulate(const Options& options) {
   const PlanQuery query = understand(options.plan);
   if (!query.ranks) throw InvalidArgument("--ranks is missing: the ring size, such as 64");
-  const SimulationOptions simulation_options = understand_simulation(options);
+  SimulationOptions simulation_options = understand_simulation(options);
+  check_trace(options);
   const Setting setting(query.machine, query.workload, {*query.ranks, query.ranks_per_node, {}});
   const ScheduleKind schedule = options.schedule ? parse_schedule(*options.schedule) : ScheduleKind::kRing;
+  std::optional<SimulatedTrace> trace;
+  if (options.trace) {
+    trace.emplace(*options.trace, setting.ranks());
+    simulation_options.tell = [&](int rank, const Operation& o) { trace->add(rank, o); };
+  }
   const Simulation simulation = simulate(schedule, setting, simulation_options);
-  const Played played{query, setting, schedule, simulation};
+  if (trace) trace->write(schedule, setting, simulation);
+  const Played played{query, setting, schedule, simulation, trace.has_value()};
   if (options.json) {
     fmt::print("{}\n", simulation_json(played).dump(2));
   } else {
@@ -203,6 +240,9 @@ Command add_simulate(CLI::App& program) {
   add("--faults", o->faults, "LIST",
       "slow=RANK:FACTOR, link=RANK:FACTOR (to the next rank), stop=RANK:SECONDS");
   add("--timeout", o->timeout, "S", "A rank gives up after S seconds without progress (default 30)");
+  app->add_option("--trace", o->trace, "Gets what each rank did when, for Perfetto and kvring trace")
+      ->type_name("F.json")
+      ->group("Output");
   app->add_flag("--json", o->json, "Print one JSON object")->disable_flag_override()->group("Output");
   return {app, [o] { return run_simulate(*o); }, [o] { return o->json; }};
 }

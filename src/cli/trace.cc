@@ -7,10 +7,9 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/guarded_file.h"
 #include "cli/job.h"
-#include "cli/signals.h"
 #include "cli/values.h"
-#include "io/text_file.h"
 #include "kvring/error.h"
 #include "kvring/version.h"
 #include "trace/picture.h"
@@ -28,6 +27,8 @@ Examples:
   kvring attend --input qkv.safetensors --causal --ranks 4 --trace run.json
   kvring trace run.json -o run.svg
   kvring trace run.json --json
+  kvring simulate --machine h100 --ranks 8 --q-heads 32 --kv-heads 8 --head-dim 128 --seq-len 131072 --causal \
+    --trace simulated.json
 
 https://ui.perfetto.dev opens run.json as well.)";
 
@@ -64,29 +65,29 @@ OrderedJson summary_json(const Trace& trace, const TraceSummary& summary) {
 }
 
 std::string summary_text(const TraceSummary& summary) {
-  std::string text = fmt::format("{:>5} {:>10} {:>10} {:>12} {:>10} {:>10} {:>7}\n", "rank", "busy s",
-                                 "late s", "transfer s", "send s", "idle s", "busy %");
+  const TimeUnit unit = unit_for(summary.wall_s);
+  std::string text = fmt::format("{:>5} {:>10} {:>10} {:>12} {:>10} {:>10} {:>7}\n", "rank", "busy", "late",
+                                 "transfer", "send", "idle", "busy %");
+  const auto time = [&](double seconds) { return seconds / unit.seconds; };
   for (std::size_t r = 0; r < summary.ranks.size(); ++r) {
     const RankSummary& rank = summary.ranks[r];
-    text += fmt::format("{:>5} {:>10.4f} {:>10.4f} {:>12.4f} {:>10.4f} {:>10.4f} {:>7.1f}\n", r, rank.busy_s,
-                        rank.exposed_late_s, rank.exposed_transfer_s, rank.exposed_send_s, rank.idle_s,
-                        rank.efficiency * 100);
+    text += fmt::format("{:>5} {:>10.3f} {:>10.3f} {:>12.3f} {:>10.3f} {:>10.3f} {:>7.1f}\n", r,
+                        time(rank.busy_s), time(rank.exposed_late_s), time(rank.exposed_transfer_s),
+                        time(rank.exposed_send_s), time(rank.idle_s), rank.efficiency * 100);
   }
-  return text + fmt::format("\n{:.4f} s in all, {:.1f} % of it computing\n", summary.wall_s,
-                            summary.efficiency * 100);
+  return text + fmt::format("\ntimes in {}: {:.3f} in all, {:.1f} % of it computing\n", unit.name,
+                            time(summary.wall_s), summary.efficiency * 100);
 }
 
 void write_picture(const std::string& path, const Trace& trace, double span_s) {
-  std::unique_ptr<TemporaryFiles> until_written;  // outlives the file
-  TextFile file(path);
-  until_written = std::make_unique<TemporaryFiles>(std::vector<std::string>{file.temp_path()});
-  file.write(draw_trace(trace, span_s));
-  file.commit();
+  GuardedFile file(path);
+  file->write(draw_trace(trace, span_s));
+  file->commit();
 }
 
 int run_trace(const TraceOptions& options) {
   if (options.input.empty())
-    throw InvalidArgument("no trace: give the file that kvring attend --trace F.json wrote");
+    throw InvalidArgument("no trace: give the file that attend or simulate --trace F.json wrote");
   if (options.output && same_file(options.input, *options.output))
     throw InvalidArgument(
         fmt::format("the output {} is the trace itself; write to another file", *options.output));
@@ -113,7 +114,7 @@ int run_trace(const TraceOptions& options) {
 Command add_trace(CLI::App& program) {
   CLI::App* app = program.add_subcommand("trace", kDescription);
   auto options = std::make_shared<TraceOptions>();
-  app->add_option("trace", options->input, "File that attend --trace wrote")->type_name("F.json");
+  app->add_option("trace", options->input, "File that attend or simulate --trace wrote")->type_name("F.json");
   app->add_option("-o,--output", options->output, "Gets the picture")->type_name("F.svg");
   app->add_option("--span", options->span, "Seconds that the picture covers at least, to compare two")
       ->type_name("S");

@@ -34,10 +34,12 @@ Player::Player(Script script, const Setting& s, const SimulationOptions& options
       links_(script_.links.size()),
       lap_end_(static_cast<std::size_t>(laps.played)) {
   set_faults();
+  if (laps_.told > 0) tiles_.emplace(s.problem(), s.layouts());
   for (Rank& r : ranks_) {
-    for (const Script::Slots& slots : script_.slots) {
-      const SlotOrder order(slots.own, slots.arriving);
-      r.places.push_back({order, std::vector<SlotState>(order.size())});
+    for (const Cargo cargo : kCargos) {
+      const auto& [own, arriving] = script_.slots[static_cast<std::size_t>(cargo)];
+      const SlotOrder order(own, arriving);
+      places(r, cargo) = {order, std::vector<SlotState>(order.size())};
     }
   }
   const Network& network = s.network();
@@ -174,8 +176,10 @@ bool Player::attend(int rank) {
   Rank& r = at(rank);
   const double pairs = std::exchange(r.pairs, 0) * script_.share, bytes = std::exchange(r.read_bytes, 0);
   if (!(pairs > 0)) return true;
+  const double began = r.now.at;
   compute(rank, slow_rank_[static_cast<std::size_t>(rank)] * jitter(rank, 0, 0) *
                     setting_.attend_s(pairs, laps_.units, bytes));
+  if (is_told(r)) tell_attend(rank, began);
   return false;
 }
 
@@ -222,25 +226,34 @@ bool Player::take_in(int rank, const Carried& c) {
   if (c.cargo == Cargo::kRows) return true;
   // Read, and added to what is read and written.
   const double bytes = 3 * static_cast<double>(script_.bytes(c.cargo, c.owner));
+  const double began = r.now.at;
   compute(rank, slow_rank_[static_cast<std::size_t>(rank)] * jitter(rank, r.waited, 0) * bytes /
                     setting_.machine().memory_bytes_per_s.value);
+  if (is_told(r)) tell_merge(rank, c, began);
   return false;
 }
 
-// What the rank waited for has come.
-void Player::resume(int rank, const Moment& now) {
+// The transfer that the rank waited for is over.
+void Player::resume(int rank, int arrived) {
   Rank& r = at(rank);
   RankTimes& times = times_[static_cast<std::size_t>(rank)];
+  const Carried& c = carried(arrived);
+  const Moment& now = c.moment;
   const double waited = now.at - r.waits_since;
   if (r.waits == Waits::kSlot) {
     times.send_s += waited;
+    if (is_told(at(c.ends.to)))
+      tell_wait(rank, transfer(Operation::What::kWaitSend, c), r.waits_since, now.at);
   } else {
-    const Carried& c = carried(r.arriving[r.waited]);
     // Sent as soon as there was room here, it would have come earlier by as much as its sender was late.
     const double late = std::max(0.0, c.ready_at - c.posted_at);
-    const double transfer = std::clamp(now.at - late - r.waits_since, 0.0, waited);
-    times.late_s += waited - transfer;
-    times.transfer_s += transfer;
+    const double on_its_way = std::clamp(now.at - late - r.waits_since, 0.0, waited);
+    times.late_s += waited - on_its_way;
+    times.transfer_s += on_its_way;
+    if (is_told(r)) {
+      tell_wait(rank, transfer(Operation::What::kWaitLate, c), r.waits_since, now.at - on_its_way);
+      tell_wait(rank, transfer(Operation::What::kWaitTransfer, c), now.at - on_its_way, now.at);
+    }
   }
   r.now = now;
   const bool receives = std::exchange(r.waits, Waits::kNothing) == Waits::kSlot;

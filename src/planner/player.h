@@ -1,6 +1,7 @@
 // A simulation at work: what every rank does, event by event.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -12,18 +13,25 @@
 #include "planner/ports.h"
 #include "planner/script.h"
 #include "planner/simulate.h"
+#include "planner/tiles.h"
 
 namespace kvring {
 
 // Laps of a run that are played.
 struct Laps {
   std::int64_t played = 1;
-  double units = 1;  // KV heads of each
+  double units = 1;           // KV heads of each
+  std::int64_t of_layer = 1;  // of which one layer has so many
+  std::int64_t told = 0;      // how many of them are told of
 };
 
 class Player {
  public:
   Player(Script script, const Setting& setting, const SimulationOptions& options, const Laps& laps);
+
+  // Bytes that script and player take at most, about: instructions, and what is under way at a time.
+  static double memory_needed(ScheduleKind kind, const Setting& setting);
+
   Simulation play();
 
  private:
@@ -50,6 +58,7 @@ class Player {
     bool posted_both = false, is_there = false, arrived = false;  // is_there: the sender has the parcel
     double bytes = 0;                                             // with what slows it
     double ready_at = 0, posted_at = 0, began = 0;                // at the sender, at the receiver, under way
+    double sent_at = 0;                                           // posted by the sender
     std::uint64_t order = 0;                                      // among the sender's
     Moment moment;                                                // that it waits for, then of its arrival
   };
@@ -62,7 +71,7 @@ class Player {
     std::int16_t owner = -1;  // of the parcel that is held there
   };
   struct Places {
-    SlotOrder order;
+    SlotOrder order{{}, {}};
     std::vector<SlotState> slots;
   };
 
@@ -79,7 +88,7 @@ class Player {
     std::vector<int> arriving;         // transfers of the step
     std::size_t waited = 0;            // how many of them have been waited for
     std::uint64_t sends = 0;
-    std::vector<Places> places;  // by cargo
+    std::array<Places, std::size(kCargos)> places;  // by cargo
   };
 
   Rank& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -110,15 +119,26 @@ class Player {
   void compute(int rank, double seconds);
   void schedule_bus(int node);
   void arrive(int id, double now);
-  void resume(int rank, const Moment& now);
+  void resume(int rank, int arrived);
   bool end_lap(int rank);
   void handle(const Event& event);
   std::optional<Stall> find_stall() const;
+
+  bool is_told(const Rank& r) const { return r.lap < laps_.told; }
+  Operation operation(Operation::What what, const Rank& r, int step) const;
+  Operation transfer(Operation::What what, const Carried& c);
+  void tell(int rank, Operation o, double from, double to) const;
+  void tell_computing(int rank, Operation o, double from);
+  void tell_attend(int rank, double from);
+  void tell_merge(int rank, const Carried& c, double from);
+  void tell_transfer(const Carried& c);
+  void tell_wait(int rank, const Operation& wait, double from, double to) const;
 
   const Setting& setting_;
   const SimulationOptions& options_;
   Laps laps_;
   Script script_;
+  std::optional<TileCount> tiles_;  // where somebody listens
   std::vector<Rank> ranks_;
   std::vector<RankTimes> times_;
   std::vector<double> slow_rank_, slow_link_, stop_;

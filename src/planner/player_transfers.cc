@@ -41,6 +41,7 @@ int Player::post_send(int rank, Cargo cargo, int owner, int from_slot, std::int3
   c.owner = owner;
   c.from_slot = from_slot;
   c.order = at(rank).sends++;
+  c.sent_at = at(rank).now.at;
   ++slot(rank, cargo, from_slot).sends;
   return id;
 }
@@ -88,6 +89,7 @@ void Player::arrive(int id, double now) {
   ports_.release(from, to, arrived);
   if (stopped(from, now) || stopped(to, now)) return;
   c.arrived = true;
+  if (is_told(at(to))) tell_transfer(c);
   if (c.forward >= 0) now_ready(c.forward, arrived);
 
   Rank& sender = at(from);
@@ -95,9 +97,9 @@ void Player::arrive(int id, double now) {
   const int from_slot = c.from_slot;
   const bool last = --slot(from, cargo, from_slot).sends == 0;
   if (last && sender.waits == Waits::kSlot && sender.cargo == cargo && std::cmp_equal(sender.slot, from_slot))
-    resume(from, arrived);
+    resume(from, id);
   Rank& receiver = at(to);
-  if (receiver.waits == Waits::kParcel && receiver.arriving[receiver.waited] == id) resume(to, arrived);
+  if (receiver.waits == Waits::kParcel && receiver.arriving[receiver.waited] == id) resume(to, id);
 }
 
 }  // namespace kvring

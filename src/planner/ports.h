@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "planner/index_set.h"
 #include "planner/moment.h"
 #include "planner/network.h"
 
@@ -18,9 +19,13 @@ namespace kvring {
 // their turn. So what a rank sends in a step takes the sum of its messages, as the planner prices it.
 class Ports {
  public:
-  Ports(const Network& network, int node_links) : network_(network), ranks_(network.ranks()) {
-    const auto nodes = static_cast<std::size_t>((ranks_ + network.per_node() - 1) / network.per_node());
-    ports_.resize(4 * static_cast<std::size_t>(ranks_) + 2 * nodes);
+  Ports(const Network& network, int node_links)
+      : network_(network),
+        ranks_(network.ranks()),
+        nodes_((ranks_ + network.per_node() - 1) / network.per_node()),
+        ports_(static_cast<std::size_t>(4 * ranks_ + 2 * nodes_)),
+        dirty_(ports_.size()) {
+    const auto nodes = static_cast<std::size_t>(nodes_);
     for (std::size_t i = ports_.size() - 2 * nodes; i < ports_.size(); ++i) ports_[i].free = node_links;
   }
 
@@ -34,24 +39,21 @@ class Ports {
       Port& port = at(index);
       ++port.free;
       port.freed = now;
-      mark(index);
+      dirty_.insert(static_cast<std::size_t>(index));
     }
   }
   // Calls start(id, moment) for every transfer whose turn it is, with the last moment that it waited for.
   template <typename Start>
   void start_all(Start start) {
-    std::sort(dirty_.begin(), dirty_.end());
-    for (std::size_t i = 0; i < dirty_.size(); ++i) {
-      Port& port = at(dirty_[i]);
-      port.dirty = false;
+    dirty_.drain([&](std::size_t index) {
+      Port& port = ports_[index];
       while (port.free > 0 && !port.waiting.empty()) {
         std::pop_heap(port.waiting.begin(), port.waiting.end(), Later());
         const Waiting next = port.waiting.back();
         port.waiting.pop_back();
         try_start(next, start);
       }
-    }
-    dirty_.clear();
+    });
   }
 
  private:
@@ -66,7 +68,6 @@ class Ports {
   };
   struct Port {
     int free = 1;
-    bool dirty = false;
     Moment freed;
     std::vector<Waiting> waiting;  // a heap
   };
@@ -75,20 +76,17 @@ class Ports {
   std::span<const std::int32_t> route(int from, int to) {
     const bool far = network_.crosses(from, to);
     const int nodes = 4 * ranks_, per_node = network_.per_node();
-    const int node_count = (ranks_ + per_node - 1) / per_node;
     route_ = {2 * from + (far ? 1 : 0), 2 * (ranks_ + to) + (far ? 1 : 0), nodes + from / per_node,
-              nodes + node_count + to / per_node};
+              nodes + nodes_ + to / per_node};
     return std::span(route_).first(far ? 4 : 2);
   }
   Port& at(std::int32_t index) { return ports_[static_cast<std::size_t>(index)]; }
-  void mark(std::int32_t index) {
-    if (!std::exchange(at(index).dirty, true)) dirty_.push_back(index);
-  }
   void wait_at(std::int32_t index, const Waiting& waiting) {
     Port& port = at(index);
     port.waiting.push_back(waiting);
     std::push_heap(port.waiting.begin(), port.waiting.end(), Later());
-    if (port.free > 0) mark(index);
+    // While transfers start, none waits at a port that is free.
+    if (port.free > 0) dirty_.insert(static_cast<std::size_t>(index));
   }
   template <typename Start>
   void try_start(const Waiting& t, Start start) {
@@ -103,9 +101,9 @@ class Ports {
   }
 
   const Network& network_;
-  int ranks_;
+  int ranks_, nodes_;
   std::vector<Port> ports_;  // out of ranks, into ranks, out of nodes, into nodes
-  std::vector<std::int32_t> dirty_;
+  IndexSet dirty_;           // that may start something
   std::array<std::int32_t, 4> route_{};
 };
 

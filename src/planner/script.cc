@@ -124,6 +124,19 @@ class Compiler {
 
 }  // namespace
 
+std::array<Script::Slots, std::size(kCargos)> script_slots(ScheduleKind kind, const Setting& s) {
+  const MemoryInputs inputs{s.problem(), s.layouts(), static_cast<int>(s.machine().threads.value), false,
+                            kind};
+  const WorkspaceSizes sizes = workspace_sizes(inputs, 0, s.of(kind).memory.heads_per_lap);
+  std::array<Script::Slots, std::size(kCargos)> slots;
+  for (const Cargo cargo : kCargos) {
+    const auto& [own, arriving] = sizes.of(cargo);
+    slots[static_cast<std::size_t>(cargo)] = {{own.bytes.size(), own.by_owner},
+                                              {arriving.bytes.size(), arriving.by_owner}};
+  }
+  return slots;
+}
+
 Script make_script(ScheduleKind kind, const Setting& s) {
   const int ranks = s.ranks();
   if (ranks > std::numeric_limits<std::int16_t>::max())
@@ -138,15 +151,7 @@ Script make_script(ScheduleKind kind, const Setting& s) {
       script.parcel_bytes[static_cast<std::size_t>(cargo)].push_back(
           parcel_bytes(s.problem(), s.layouts(), cargo, owner, shared ? units / ranks : units));
   }
-  // How many slots there are is the same on all ranks.
-  const MemoryInputs inputs{s.problem(), s.layouts(), static_cast<int>(s.machine().threads.value), false,
-                            kind};
-  const WorkspaceSizes sizes = workspace_sizes(inputs, 0, units);
-  for (const Cargo cargo : kCargos) {
-    const auto& [own, arriving] = sizes.of(cargo);
-    script.slots[static_cast<std::size_t>(cargo)] = {{own.bytes.size(), own.by_owner},
-                                                     {arriving.bytes.size(), arriving.by_owner}};
-  }
+  script.slots = script_slots(kind, s);
   const PairCount count(s.problem(), s.layouts());
   Links links(script.links);
   for_each_rank_steps(kind, s.problem(), s.layouts(), [&](int rank, const std::vector<Step>& steps) {

@@ -59,6 +59,9 @@ struct Script {
   }
 };
 
+// How many slots there are, the same on all ranks.
+std::array<Script::Slots, std::size(kCargos)> script_slots(ScheduleKind kind, const Setting& setting);
+
 // What schedule_steps() returns for every rank. Throws as it does, and Unsupported for more ranks than fit an
 // instruction.
 Script make_script(ScheduleKind kind, const Setting& setting);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -37,6 +38,12 @@ struct SimulationOptions {
   double timeout_s = 30;  // a rank gives up after so long without progress of its peer
   // Of all ranks, or transfers where they are more, to be played: a lap of a ring of 4,096 ranks.
   double most_steps = 1.7e7;
+  // Told of what every rank did as it is over, with times since the start and in no order; but not of
+  // transfers and waits that a stopped rank never ends. Empty: nobody listens.
+  std::function<void(int rank, const Operation&)> tell;
+  // Of the first laps that make at most about so many: 90 MB of a trace.
+  double most_told = 300'000;
+  double memory_bytes = 1e18;  // that the simulation may take
 };
 
 struct RankTimes {
@@ -70,14 +77,16 @@ struct Simulation {
   // Laps are alike: where they are many the first are played, and the rest take as long as the last of those.
   // Times of ranks and the critical path are of those played.
   std::int64_t laps_played = 0;
+  std::int64_t laps_told = 0;  // the first of those
   double played_s = 0;
   std::vector<RankTimes> ranks;
   CriticalPath path;
   std::optional<Stall> stall;
 };
 
-// Throws InvalidArgument for faults of ranks that are not there, or factors below 0, and Unsupported where
-// the schedule cannot serve the setting.
+// Throws InvalidArgument for faults of ranks that are not there, or factors below 0, and where one lap is too
+// much to be told of; OutOfBudget where it would take too much memory; Unsupported where the schedule cannot
+// serve the setting.
 Simulation simulate(ScheduleKind kind, const Setting& setting, const SimulationOptions& options);
 
 }  // namespace kvring

@@ -184,6 +184,28 @@ TEST(Simulate, ManyLapsAreThoseOfTheFirst) {
   EXPECT_NEAR(some.total_s, all.total_s, 1e-6 * all.total_s);
 }
 
+TEST(Simulate, WhatDoesNotFitIntoMemoryIsRefused) {
+  const Machine machine = round_machine();
+  const Setting s(machine, attention(64 * 512, 64 * 512, 64, 64), {64, 4, {}});
+  SimulationOptions options;
+  const auto refusal = [&](ScheduleKind kind) -> std::string {
+    try {
+      simulate(kind, s, options);
+      return "";
+    } catch (const OutOfBudget& error) {
+      return error.what();
+    }
+  };
+  options.memory_bytes = 5e5;  // 64^2 parcels posted at once take more than a hundred bytes each
+  EXPECT_EQ(refusal(ScheduleKind::kRing), "");
+  const std::string all_gather = refusal(ScheduleKind::kAllGather);
+  EXPECT_THAT(all_gather, testing::HasSubstr("simulating all-gather on 64 ranks takes up to 1."));
+  EXPECT_THAT(all_gather, testing::HasSubstr("and there are 500 KB; simulate at most 44 ranks"));
+  EXPECT_THAT(all_gather, testing::HasSubstr(", or schedule ring"));
+  options.memory_bytes = 1e5;
+  EXPECT_THAT(refusal(ScheduleKind::kRing), testing::EndsWith("ranks"));
+}
+
 TEST(Simulate, FaultsOfNobodyAreRefused) {
   const Machine machine = round_machine();
   const Setting s(machine, attention(4096, 4096, 1, 1), {4, 4, {}});

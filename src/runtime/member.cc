@@ -48,27 +48,12 @@ void check_pieces(const std::vector<BlockMap>& blocks, const Layout& layout) {
                   pieces, kMostPieces));
 }
 
-// Where keys stay it is those of this rank that all queries are compared with, and so on.
-std::int64_t tile_pairs(const ExecutionPlan& plan, ScheduleKind schedule) {
+std::int64_t all_tile_pairs(const ExecutionPlan& plan, ScheduleKind schedule) {
   const Problem& p = plan.problem;
-  const auto own = static_cast<std::size_t>(plan.rank);
-  std::int64_t all_panels = 0, all_pieces = 0;
-  for (const Shard& queries : plan.layouts.q.shards) all_panels += panels_of(p, queries);
-  for (const BlockMap& block : plan.blocks) all_pieces += std::ssize(block.pieces());
-  const std::int64_t own_panels = panels_of(p, plan.layouts.q.shards[own]);
-  const std::int64_t own_pieces = std::ssize(plan.blocks[own].pieces());
-  const std::int64_t units = p.batch * p.kv_heads;
-  switch (schedule) {
-    case ScheduleKind::kRing:
-    case ScheduleKind::kAllGather:
-      return units * own_panels * all_pieces;
-    case ScheduleKind::kPassQ:
-    case ScheduleKind::kTree:
-      return units * all_panels * own_pieces;
-    case ScheduleKind::kUlysses:
-      return units / std::ssize(plan.blocks) * all_panels * all_pieces;
-  }
-  return 0;
+  std::vector<std::int64_t> panels, pieces;
+  for (const Shard& queries : plan.layouts.q.shards) panels.push_back(panels_of(p, queries));
+  for (const BlockMap& block : plan.blocks) pieces.push_back(std::ssize(block.pieces()));
+  return tile_pairs(schedule, plan.rank, p.batch * p.kv_heads, panels, pieces);
 }
 
 // All that does not depend on other ranks.
@@ -98,7 +83,7 @@ std::unique_ptr<ExecutionPlan> make_plan(const Problem& problem, const Layouts& 
   options.heads_per_lap = choose_heads_per_lap(memory, options);
   plan->laps = make_laps(problem, options.heads_per_lap);
   plan->sizes = workspace_sizes(memory, plan->rank, options.heads_per_lap);
-  plan->tile_pairs = tile_pairs(*plan, options.schedule);
+  plan->tile_pairs = all_tile_pairs(*plan, options.schedule);
   return plan;
 }
 

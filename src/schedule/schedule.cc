@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "kvring/error.h"
 #include "schedule/schedules.h"
@@ -84,6 +85,25 @@ std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap) {
   for (std::int64_t begin = 0; begin < units; begin += width)
     laps.push_back({begin, std::min(begin + width, units)});
   return laps;
+}
+
+std::int64_t tile_pairs(ScheduleKind kind, int rank, std::int64_t units, std::span<const std::int64_t> panels,
+                        std::span<const std::int64_t> tiles) {
+  const auto sum = [](std::span<const std::int64_t> of) {
+    return std::accumulate(of.begin(), of.end(), std::int64_t{0});
+  };
+  const auto own = static_cast<std::size_t>(rank);
+  switch (kind) {
+    case ScheduleKind::kRing:
+    case ScheduleKind::kAllGather:
+      return units * panels[own] * sum(tiles);
+    case ScheduleKind::kPassQ:
+    case ScheduleKind::kTree:
+      return units * sum(panels) * tiles[own];
+    case ScheduleKind::kUlysses:
+      return units / std::ssize(tiles) * sum(panels) * sum(tiles);
+  }
+  return 0;
 }
 
 Lap share_of(const Lap& lap, std::int32_t share, int ranks) noexcept {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,12 @@ struct Lap {
 };
 // All units in laps of `heads_per_lap`, 1 or more; the last may be smaller. Throws InvalidArgument below 1.
 std::vector<Lap> make_laps(const Problem& problem, std::int64_t heads_per_lap);
+
+// (Panel of queries, key tile) pairs that are a rank's to see or to skip in so many KV units, where the ranks
+// have so many of each. Where keys stay it is those of this rank that all queries are compared with, and so
+// on.
+std::int64_t tile_pairs(ScheduleKind kind, int rank, std::int64_t units, std::span<const std::int64_t> panels,
+                        std::span<const std::int64_t> tiles);
 
 // The part of a lap that a parcel of that share carries.
 Lap share_of(const Lap& lap, std::int32_t share, int ranks) noexcept;

@@ -62,16 +62,6 @@ const char* fill_of(Shade shade) {
   return "none";
 }
 
-struct Unit {
-  double seconds;
-  const char* name;
-};
-Unit unit_for(double seconds) {
-  if (seconds >= 1) return {1, "s"};
-  if (seconds >= 1e-3) return {1e-3, "ms"};
-  return {1e-6, "us"};
-}
-
 // 1, 2 or 5 times a power of ten, five to ten of them in `length`.
 double tick_step(double length) {
   const double power = std::pow(10, std::floor(std::log10(length / 5)));
@@ -128,7 +118,7 @@ class Picture {
   }
 
   void axis() {
-    const Unit unit = unit_for(span_s_);
+    const TimeUnit unit = unit_for(span_s_);
     const double length = span_s_ / unit.seconds, step = tick_step(length);
     const int digits = std::max(0, static_cast<int>(-std::floor(std::log10(step) + 1e-9)));
     for (int i = 0; i * step <= length; ++i) {

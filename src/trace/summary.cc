@@ -27,6 +27,12 @@ RankSummary summarize(const RankTrace& rank, double wall_s) {
 
 }  // namespace
 
+TimeUnit unit_for(double seconds) {
+  if (seconds >= 1) return {1, "s"};
+  if (seconds >= 1e-3) return {1e-3, "ms"};
+  return {1e-6, "us"};
+}
+
 TraceSummary summarize(const Trace& trace) {
   std::int64_t end = 0;
   for (const RankTrace& rank : trace.ranks) {

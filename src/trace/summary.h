@@ -20,4 +20,11 @@ struct TraceSummary {
 };
 TraceSummary summarize(const Trace& trace);
 
+// In which times up to so many seconds are well read.
+struct TimeUnit {
+  double seconds;
+  const char* name;  // "s", "ms", "us"
+};
+TimeUnit unit_for(double seconds);
+
 }  // namespace kvring

@@ -1,0 +1,2 @@
+// SMPI's macros of one argument hide members of that name.
+#undef sleep
