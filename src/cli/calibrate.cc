@@ -33,6 +33,31 @@ constexpr int kRounds = 5;
 constexpr std::int64_t kSmallBytes = 1 << 10, kLargeBytes = 4 << 20;
 constexpr std::int64_t kReadBytes = std::int64_t{256} << 20;
 
+// All ranks send to the next, and wait for what the rank before sends.
+class Shift {
+ public:
+  Shift(std::int64_t bytes, Transport& team) : team_(team), outgoing_(bytes), incoming_(bytes) {
+    std::fill_n(outgoing_.data(), bytes, std::byte{1});
+  }
+  void post() {
+    const int ranks = team_.size(), rank = team_.rank();
+    const auto bytes = static_cast<std::size_t>(outgoing_.bytes());
+    const std::span<std::byte> room(incoming_.data(), team_.passes_pointers() ? 0 : bytes);
+    receive_ = team_.post_receive((rank + ranks - 1) % ranks, room);
+    send_ = team_.post_send((rank + 1) % ranks, {}, {outgoing_.data(), bytes});
+  }
+  void wait() {
+    team_.wait_receive(receive_, "a measurement");
+    team_.release(receive_);
+    team_.wait_send(send_, "a measurement");
+  }
+
+ private:
+  Transport& team_;
+  AlignedBuffer outgoing_, incoming_;
+  Transport::Request receive_ = 0, send_ = 0;
+};
+
 // One call of a ring within this rank: one member has all queries and half of the keys, the other the rest of
 // the keys, which nobody moves. So all work is the first member's, and it is that of a ring: a rank that is
 // alone keeps no accumulators.
@@ -101,7 +126,8 @@ class Member {
   RandomTensor q_, k_, v_, out_;
 };
 
-double call_s(const Call& call, int threads, Transport& team) {
+// While `meanwhile` bytes come from the rank before and go to the next.
+double call_s(const Call& call, int threads, Transport& team, std::int64_t meanwhile = 0) {
   constexpr double kDeadline = 60;
   const auto pair = make_inproc_transports(2, kDeadline);
   std::future<void> other;  // waits for its end, after `begin` is gone
@@ -112,59 +138,77 @@ double call_s(const Call& call, int threads, Transport& team) {
     member.attend();
   });
   Member member(call, threads, *pair[0]);
+  std::optional<Shift> shift;
+  if (meanwhile > 0) shift.emplace(meanwhile, team);
   team.barrier("the start of a measurement");
+  if (shift) shift->post();
   begin.set_value();
   const double seconds = time_work([&] { member.attend(); }, 1).wall_s;
   other.get();
+  if (shift) shift->wait();
   return seconds;
 }
 
-// Seconds until this rank has the bytes of the rank before while all send to the next.
 double shift_s(std::int64_t bytes, Transport& team) {
-  AlignedBuffer outgoing(bytes), incoming(bytes);
-  std::fill_n(outgoing.data(), bytes, std::byte{1});
-  const int ranks = team.size(), next = (team.rank() + 1) % ranks, before = (team.rank() + ranks - 1) % ranks;
+  Shift shift(bytes, team);
   team.barrier("the start of a measurement");
-  return time_work(
-             [&] {
-               const std::span<std::byte> buffer(incoming.data(), static_cast<std::size_t>(bytes));
-               const auto receive =
-                   team.post_receive(before, team.passes_pointers() ? std::span<std::byte>() : buffer);
-               const auto send = team.post_send(next, {}, {outgoing.data(), static_cast<std::size_t>(bytes)});
-               team.wait_receive(receive, "a measurement");
-               team.release(receive);
-               team.wait_send(send, "a measurement");
-             },
-             1)
-      .wall_s;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
+  return time_work([&] { shift.post(), shift.wait(); }, 1).wall_s;
 }
 
 // All ranks measure the same thing at the same time.
-Json measure(int threads, Transport& team) {
-  Json rank = {{"host", host_name()}, {"memory", ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE)}};
-  const ReadBandwidth reads(kReadBytes);
-  const auto keep_least = [&](const std::string& name, double seconds) {
-    rank[name] = std::min(rank.value(name, seconds), seconds);
-  };
-  for (int round = 0; round < kRounds; ++round) {
-    for (const DType dtype : kDTypes)
-      keep_least(std::string(dtype_name(dtype)), call_s(long_call(dtype, threads), threads, team));
-    keep_least("short", call_s(short_call(threads), threads, team));
-    keep_least("keys", call_s(keys_call(threads), threads, team));
-    team.barrier("the start of a measurement");
-    keep_least("read", 1e-9 / reads.gbytes_per_s(threads));
-    if (team.size() == 1) continue;
-    keep_least("small", shift_s(kSmallBytes, team));
-    keep_least("large", shift_s(kLargeBytes, team));
+class Measurement {
+ public:
+  Measurement(int threads, Transport& team)
+      : threads_(threads),
+        team_(team),
+        figures_({{"host", host_name()}, {"memory", ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE)}}) {}
+
+  Json run() {
+    const ReadBandwidth reads(kReadBytes);
+    for (int round = 0; round < kRounds; ++round) {
+      for (const DType dtype : kDTypes)
+        keep_least(std::string(dtype_name(dtype)), call_s(long_call(dtype, threads_), threads_, team_));
+      keep_least("short", call_s(short_call(threads_), threads_, team_));
+      keep_least("keys", call_s(keys_call(threads_), threads_, team_));
+      team_.barrier("the start of a measurement");
+      keep_least("read", 1e-9 / reads.gbytes_per_s(threads_));
+      if (team_.size() > 1) shifts();
+    }
+    return figures_;
   }
-  return rank;
-}
+
+ private:
+  void keep_least(const std::string& name, double seconds) {
+    figures_[name] = std::min(figures_.value(name, seconds), seconds);
+  }
+
+  void shifts() {
+    keep_least("small", shift_s(kSmallBytes, team_));
+    keep_least("large", shift_s(kLargeBytes, team_));
+    if (team_.passes_pointers()) return;  // nothing that would take from computing
+    const Call call = long_call(DType::kF32, threads_);
+    if (meanwhile_ == 0) meanwhile_ = bytes_during(std::string(dtype_name(call.dtype)));
+    figures_["meanwhile"] = meanwhile_;
+    keep_least("busy", call_s(call, threads_, team_, meanwhile_));
+  }
+
+  // What passes in four fifths of a call, by every rank's figures so far; all ranks have the same answer.
+  std::int64_t bytes_during(const std::string& call) {
+    constexpr double kLeast = 1 << 10, kMost = 64 << 20;
+    double bytes = kMost;
+    const std::string mine = Json({figures_[call], figures_["large"]}).dump();
+    for (const std::string& text : team_.allgather(mine, "the measurements")) {
+      const Json seconds = Json::parse(text);
+      bytes = std::min(bytes, 0.8 * seconds[0].get<double>() / seconds[1].get<double>() * kLargeBytes);
+    }
+    return static_cast<std::int64_t>(std::max(kLeast, bytes));
+  }
+
+  int threads_;
+  Transport& team_;
+  Json figures_;
+  std::int64_t meanwhile_ = 0;
+};
 
 // Of the slowest rank.
 double most(const std::vector<Json>& ranks, const std::string& name) {
@@ -201,19 +245,26 @@ struct Rates {
 
 // Of the hops that do or do not cross hosts, the slowest; null where there are none.
 Json link_json(const std::vector<Json>& ranks, bool across, const std::string& source) {
-  double small = 0, large = 0;
+  double small = 0, large = 0, taken = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Json& before = ranks[(i + ranks.size() - 1) % ranks.size()];
     if (!ranks[i].contains("small") || (ranks[i]["host"] != before["host"]) != across) continue;
     small = std::max(small, ranks[i]["small"].get<double>());
     large = std::max(large, ranks[i]["large"].get<double>());
+    if (ranks[i].contains("busy"))
+      taken = std::max(taken, (ranks[i]["busy"].get<double>() - ranks[i]["f32"].get<double>()) /
+                                  ranks[i]["meanwhile"].get<double>());
   }
   if (small == 0) return nullptr;
+  const auto figure = [&](double value, const char* kind) -> Json {
+    return {{"value", value}, {"kind", kind}, {"source", source}};
+  };
   // Where only pointers pass, both take the same but for noise.
   const double bytes_per_s = static_cast<double>(kLargeBytes - kSmallBytes) / std::max(large - small, 1e-9);
-  return {
-      {"bytes_per_s", {{"value", bytes_per_s}, {"kind", "measured, all ranks sending"}, {"source", source}}},
-      {"latency_s", {{"value", small}, {"kind", "measured, 1 KiB"}, {"source", source}}}};
+  Json link = {{"bytes_per_s", figure(bytes_per_s, "measured, all ranks sending")},
+               {"latency_s", figure(small, "measured, 1 KiB")}};
+  if (taken > 0) link["computing_s_per_byte"] = figure(taken, "measured, attention while all ranks send");
+  return link;
 }
 
 Json profile(const std::vector<Json>& ranks, const Team& team) {
@@ -238,10 +289,11 @@ Json profile(const std::vector<Json>& ranks, const Team& team) {
   machine["memory_bytes_per_s"] = figure(1 / rates.read_s, "measured, reading");
   // Where nothing is left to be measured, nothing is priced.
   constexpr double kLeast = 1e-15;
-  machine["calls"] = {{"keys_bytes_per_s",
-                       figure(1 / std::max(rates.keys_s, kLeast), "measured, one query over 65,536 keys")},
-                      {"rows_bytes_per_s", figure(1 / std::max(rates.rows_s, kLeast),
-                                                  "measured, attention of 256 queries over 1,024 keys, dim 128")}};
+  machine["calls"] = {
+      {"keys_bytes_per_s",
+       figure(1 / std::max(rates.keys_s, kLeast), "measured, one query over 65,536 keys")},
+      {"rows_bytes_per_s", figure(1 / std::max(rates.rows_s, kLeast),
+                                  "measured, attention of 256 queries over 1,024 keys, dim 128")}};
   machine["ranks_per_node"] = figure(on_one, "ranks per host");
   machine["threads"] = figure(team.cores_per_rank(), "cores per rank");
   const Json within = link_json(ranks, false, source), between = link_json(ranks, true, source);
@@ -264,7 +316,7 @@ std::optional<Json> calibrate(Team& team) {
   team.run({[] {},
             [&](Transport& transport) {
               const std::vector<std::string> all =
-                  transport.allgather(measure(threads, transport).dump(), "the measurements");
+                  transport.allgather(Measurement(threads, transport).run().dump(), "the measurements");
               if (transport.rank() != 0) return;
               std::vector<Json> ranks;
               for (const std::string& text : all) ranks.push_back(Json::parse(text));

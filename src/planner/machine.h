@@ -22,6 +22,9 @@ struct Figure {
 struct Link {
   Figure bytes_per_s;
   Figure latency_s;
+  // What a rank's computing loses while a message comes in and another goes out, for each byte of either:
+  // cores that compute also copy and check. 0 where they do not.
+  Figure computing_s_per_byte;
 };
 struct NodeLink : Link {
   Figure links;  // that all ranks of a node share

@@ -75,4 +75,10 @@ double Network::step_s(const StepWork& work, double units) const {
                   static_cast<double>(work.far.count) * out.latency_s.value + bytes / out.bytes_per_s.value);
 }
 
+double Network::computing_s(const StepWork& work, double units) const {
+  const double near = work.near.bytes * machine_.within_node.computing_s_per_byte.value;
+  const double far = work.far.count > 0 ? work.far.bytes * link(true).computing_s_per_byte.value : 0;
+  return units * (near + far);
+}
+
 }  // namespace kvring

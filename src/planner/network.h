@@ -39,12 +39,15 @@ class Network {
 
   // `rounds_bytes` per rank pass through the slowest link, in log2 P messages: an all-gather by doubling.
   double gather_s(double bytes) const;
+  // Of a hop that does or does not cross nodes.
+  const Link& link(bool between_nodes) const;
   // All transfers of a step, `units` KV heads of each: they share the links in and out of a rank and of a
   // node, and each message has its latency.
   double step_s(const StepWork& work, double units) const;
+  // What the step's transfers take from its computing.
+  double computing_s(const StepWork& work, double units) const;
 
  private:
-  const Link& link(bool between_nodes) const;
   const Machine& machine_;
   int ranks_;
   int per_node_;

@@ -168,6 +168,9 @@ void Player::post_receive(int rank, const Instruction& i) {
   c.bytes = static_cast<double>(script_.bytes(i.cargo, i.who)) * jitter(rank, r.arriving.size(), 1);
   if (rank == (c.ends.from + 1) % setting_.ranks())
     c.bytes *= slow_link_[static_cast<std::size_t>(c.ends.from)];
+  r.taken_s +=
+      setting_.network().link(setting_.network().crosses(c.ends.from, rank)).computing_s_per_byte.value *
+      c.bytes;
   r.arriving.push_back(id);
   set_out(id);
 }
@@ -178,7 +181,7 @@ bool Player::attend(int rank) {
   if (!(pairs > 0)) return true;
   const double began = r.now.at;
   compute(rank, slow_rank_[static_cast<std::size_t>(rank)] * jitter(rank, 0, 0) *
-                    setting_.attend_s(pairs, laps_.units, bytes));
+                    (setting_.attend_s(pairs, laps_.units, bytes) + std::exchange(r.taken_s, 0)));
   if (is_told(r)) tell_attend(rank, began);
   return false;
 }
@@ -211,6 +214,7 @@ bool Player::wait_all(int rank) {
   unused_.insert(unused_.end(), r.arriving.begin(), r.arriving.end());
   r.arriving.clear();
   r.waited = 0;
+  r.taken_s = 0;  // waiting loses nothing
   ++r.step;
   return true;
 }

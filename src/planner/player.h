@@ -85,6 +85,7 @@ class Player {
     Moment now;
     double waits_since = 0;
     double pairs = 0, read_bytes = 0;  // to be attended next
+    double taken_s = 0;                // from it, by the step's transfers
     std::vector<int> arriving;         // transfers of the step
     std::size_t waited = 0;            // how many of them have been waited for
     std::uint64_t sends = 0;

@@ -21,7 +21,9 @@ struct LapTime {
 LapTime lap_time(const Setting& s, const ScheduleWork& work, double units) {
   LapTime time;
   for (const StepWork& step : work.steps) {
-    double compute = step.pairs > 0 ? s.attend_s(step.pairs, units, units * step.read_bytes) : 0;
+    double compute = 0;
+    if (step.pairs > 0)
+      compute = s.attend_s(step.pairs, units, units * step.read_bytes) + s.network().computing_s(step, units);
     time.longest_compute_s = std::max(time.longest_compute_s, compute);
     const double transfer = s.network().step_s(step, units);
     time.longest_transfer_s = std::max(time.longest_transfer_s, transfer);

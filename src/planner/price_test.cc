@@ -54,6 +54,18 @@ TEST(Price, ACallPacksItsKeysAndPassesItsRows) {
   EXPECT_NEAR(price_schedule(ScheduleKind::kRing, with).total_s, before + 10 * call, 1e-12);
 }
 
+TEST(Price, TransfersTakeFromComputing) {
+  Machine machine = round_machine();
+  machine.within_node.computing_s_per_byte.value = 1e-10;
+  const Setting s(machine, attention(4 * 1024, 4 * 1024, 1, 1), {4, 4, {}});
+  const double compute = 1024.0 * 1024 * 512 / 1e12, block = 1024 * 512;
+  // The last step receives nothing.
+  EXPECT_DOUBLE_EQ(price_schedule(ScheduleKind::kRing, s).total_s, 4 * compute + 3 * block * 1e-10);
+  // Who waits for a transfer anyway loses nothing by it.
+  const Price gather = price_schedule(ScheduleKind::kAllGather, s);
+  EXPECT_NEAR(gather.total_s, 3 * block / 1e10 + 4 * compute, 1e-12);
+}
+
 TEST(Price, AFewQueriesAreReadAtTheSpeedOfMemory) {
   Machine machine = round_machine();
   machine.memory_bytes_per_s.value = 1e11;
