@@ -155,6 +155,12 @@ double shift_s(std::int64_t bytes, Transport& team) {
   return time_work([&] { shift.post(), shift.wait(); }, 1).wall_s;
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
 // All ranks measure the same thing at the same time.
 class Measurement {
  public:
