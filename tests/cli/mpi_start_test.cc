@@ -1,6 +1,8 @@
 // Ranks that mpirun starts with different flags or files.
 #include <gmock/gmock.h>
 
+#include <chrono>
+
 #include "run_mpi.h"
 
 namespace kvring::cli {
@@ -66,6 +68,19 @@ TEST_F(MpiStart, OutputsThatDifferAreRefused) {
           {"--output", "p.npy"});
   refused("--trace: rank 0 has none and rank 2 has 't.json'", {}, {"--trace", "t.json"});
   EXPECT_THAT(names(), ElementsAre("qkv.safetensors"));
+}
+
+// Such a rank said nothing, and the others waited for it for ten seconds.
+TEST_F(MpiStart, FlagsThatOnlyOneRankIsGivenAreRefusedByAll) {
+  generate();
+  const auto began = std::chrono::steady_clock::now();
+  expect_refusal(2, "rank 2: attend has no flag --casual; did you mean --causal?", kJob, with({"--casual"}));
+  expect_refusal(2, "rank 2: --tile is 'x'; it must be a whole number", kJob, with({"--tile", "x"}));
+  expect_refusal(2, "rank 2: --ranks is 2, but the MPI world has 3 processes", kJob, with({"--ranks", "2"}));
+  expect_refusal(2, "kvring: attend has no flag --casual", with({"--casual"}), kJob);
+  const RunResult json = expect_refusal(2, "rank 2: no command was given", with({"--json"}), {});
+  EXPECT_EQ(json.json()["error"], "InvalidArgument");
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
 }
 
 TEST_F(MpiStart, CommandsThatDifferAreRefused) {
