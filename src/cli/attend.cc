@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/rank_work.h"
 #include "cli/report.h"
+#include "cli/same_job.h"
 #include "cli/team.h"
 
 namespace kvring::cli {
@@ -38,6 +39,7 @@ int run_attend(const JobOptions& options) {
                for (const std::string& note : job->notes) message("kvring: note: {}\n", note);
              },
              [&](Transport& transport) {
+               agree_on_job(transport, [&] { return given_files("attend", options, *job); });
                const int rank = transport.rank();
                RankWork& work = works.add(*job, transport);
                work.open_outputs();

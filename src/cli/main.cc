@@ -5,14 +5,13 @@
 #include <cstdio>
 #include <memory>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/error_report.h"
 #include "cli/exit_code.h"
-#include "cli/launch.h"
 #include "cli/message.h"
 #include "cli/suggest.h"
 #include "cli/team.h"
@@ -33,26 +32,15 @@ constexpr const char* kFooter =
     R"(Exit codes: 0 done, 1 internal error, 2 usage, 3 input file, 4 transport or timeout,
 5 verification failed, 6 would not fit the memory given.)";
 
-// Under mpirun every process fails alike on a bad command line: one of them says so.
-bool prints_messages() { return detect_launch().rank == 0; }
+// How this process failed, if it did.
+Outcome ending;
 
-// A command line that cannot be understood may still say that JSON is wanted.
-bool json_wanted = false;
-
-void print_json(ErrorCode error, const std::string& what, int code) {
-  const nlohmann::ordered_json object = {{"schema_version", kSchemaVersion},
-                                         {"version", version()},
-                                         {"error", error_code_name(error)},
-                                         {"message", what},
-                                         {"exit_code", code}};
-  fmt::print("{}\n", object.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-}
-
-int report(const Error& error, bool json) {
+int report(const Error& error) {
   const int code = exit_code(error.code());
+  ending = {true, error.code(), error.what()};
   if (!prints_messages()) return code;
   message("kvring: {} [{}]\n", error.what(), error_code_name(error.code()));
-  if (json) print_json(error.code(), error.what(), code);
+  print_json_error(error.code(), error.what(), code);
   return code;
 }
 
@@ -62,9 +50,10 @@ std::string full_name(const CLI::App& app) {
 }
 
 int usage_error(const std::string& what, const CLI::App& app) {
+  ending = {true, ErrorCode::kInvalidArgument, fmt::format("{} (see {} --help)", what, full_name(app))};
   if (!prints_messages()) return kUsage;
-  message("kvring: {} (see {} --help)\n", what, full_name(app));
-  if (json_wanted) print_json(ErrorCode::kInvalidArgument, what, kUsage);
+  message("kvring: {}\n", ending.message);
+  print_json_error(ErrorCode::kInvalidArgument, what, kUsage);
   return kUsage;
 }
 
@@ -120,8 +109,8 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 int run(int argc, char** argv) {
-  json_wanted =
-      std::any_of(argv + 1, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
+  want_json_errors(
+      std::any_of(argv + 1, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; }));
   CLI::App program(kDescription, "kvring");
   // Leftovers are collected, not refused, so that the message can suggest.
   program.allow_extras();
@@ -149,18 +138,20 @@ int run(int argc, char** argv) {
     for (const CLI::App* outer = app.get_parent(); outer != nullptr; outer = outer->get_parent()) {
       if (const auto extras = outer->remaining(); !extras.empty()) return misplaced(app, extras.front());
     }
+    want_json_errors(command.json());
     try {
       return command.run();
     } catch (const Error& error) {
-      return report(error, command.json());
+      return report(error);
     } catch (const std::bad_alloc&) {
-      return report(OutOfBudget("the machine has no memory left; use more ranks"), command.json());
+      return report(OutOfBudget("the machine has no memory left; use more ranks"));
     } catch (const std::exception& error) {
-      return report(Internal(error.what()), command.json());
+      return report(Internal(error.what()));
     }
   }
   if (const auto extras = program.remaining(); !extras.empty())
     return unknown_command(program, extras.front());
+  ending = {true, ErrorCode::kInvalidArgument, "no command was given (see kvring --help)"};
   if (prints_messages()) message("{}", program.help());
   return kUsage;
 }
@@ -174,6 +165,6 @@ int main(int argc, char** argv) {
     std::perror("kvring: cannot write to standard output");
     if (code == kvring::cli::kDone) code = kvring::cli::kInternalError;
   }
-  kvring::cli::leave_together(code);
+  kvring::cli::leave_together(code, kvring::cli::ending);
   return code;
 }

@@ -107,7 +107,7 @@ std::unique_ptr<Team> make_team(const TeamSpec& spec) {
 }
 
 #ifndef KVRING_CLI_MPI
-void leave_together(int) noexcept {}
+void leave_together(int, const Outcome&) noexcept {}
 std::string mpi_library_version() { return {}; }
 #endif
 

@@ -53,11 +53,6 @@ class Team {
 // Throws InvalidArgument or Unsupported when ranks, transport and launch do not go together.
 std::unique_ptr<Team> make_team(const TeamSpec& spec);
 
-// Ends MPI, if this process has to do with it. The last thing before the process exits with `code`: mpirun
-// kills the others as soon as one has failed, and the one with the message must have been heard by then. So
-// all leave together, also where the command line was so wrong that no team was made.
-void leave_together(int code) noexcept;
-
 // "Open MPI v4.1.4, ..." of the MPI that is built in; empty without.
 std::string mpi_library_version();
 
@@ -73,6 +68,12 @@ Outcome run_guarded(Transport& transport, const TeamWork& work, const std::funct
 // Throws the root cause, if any rank failed.
 void throw_root_cause(const std::vector<Outcome>& by_rank);
 [[noreturn]] void throw_error(ErrorCode code, const std::string& message);
+
+// Ends MPI, if this process has to do with it. The last thing before the process exits with `code`: mpirun
+// kills the others as soon as one has failed, and the one with the message must have been heard by then. So
+// all leave together, also where the command line was so wrong that no team was made: those that make one
+// then throw `ending`, with the rank's name.
+void leave_together(int code, const Outcome& ending) noexcept;
 
 std::unique_ptr<Team> make_inproc_team(int ranks, double timeout_s);
 // Exists only where MPI is built in. Throws InvalidArgument when the world has another size than asked for.

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "cli/cores.h"
+#include "cli/error_report.h"
 #include "cli/exit_code.h"
 #include "cli/give_up.h"
 #include "cli/message.h"
@@ -93,6 +94,25 @@ PackedOutcome pack(const Outcome& outcome) {
   return packed;
 }
 
+std::vector<Outcome> unpack(const std::vector<PackedOutcome>& all) {
+  std::vector<Outcome> outcomes;
+  for (const PackedOutcome& packed : all)
+    outcomes.push_back({packed.failed != 0, static_cast<ErrorCode>(packed.code), packed.message.data()});
+  return outcomes;
+}
+
+bool roll_was_called = false;
+
+// The first that every process does with the others, whether it makes a team or was refused before it had
+// one: who makes a team would wait for ever for one that has left.
+std::vector<Outcome> call_the_roll(const Outcome& mine) {
+  roll_was_called = true;
+  const PackedOutcome sent = pack(mine);
+  std::vector<PackedOutcome> all(static_cast<std::size_t>(world_size()));
+  MPI_Allgather(&sent, sizeof sent, MPI_BYTE, all.data(), sizeof sent, MPI_BYTE, MPI_COMM_WORLD);
+  return unpack(all);
+}
+
 // For calls of MPI that may never return.
 void exit_in(std::chrono::seconds time, int code) {
   std::thread([=] {
@@ -115,6 +135,9 @@ class MpiTeam final : public Team {
       throw InvalidArgument(
           fmt::format("--ranks is {}, but the MPI world has {} processes; use --ranks {}, or none",
                       *spec.ranks, ranks_, ranks_));
+    const std::vector<Outcome> starts = call_the_roll({});
+    for (std::size_t r = 0; r < starts.size(); ++r)
+      if (starts[r].failed) throw_error(starts[r].code, fmt::format("rank {}: {}", r, starts[r].message));
     const cpu_set_t cores = allowed_cores();
     cores_per_rank_ = std::max(1, CPU_COUNT(&cores) / ranks_on_same_cores(cores));
     transport_ = make_mpi_transport(MPI_COMM_WORLD, timeout_s_,
@@ -145,10 +168,12 @@ class MpiTeam final : public Team {
     const int signal = interrupts->signal();
     interrupts.reset();
     if (signal != 0) {
-      if (rank_ == 0) message("kvring: ended by {}\n", signal_text(signal));
+      const std::string text = "ended by " + signal_text(signal);
+      if (rank_ == 0) message("kvring: {}\n", text);
+      print_json_error(ErrorCode::kTransport, text, 128 + signal);  // mpirun sends one when a rank has died
       end_by(signal);
     }
-    if (transport_->verdict().silent_s > 0) leave_without_the_others(mine);
+    if (transport_->verdict().silent_s > 0) leave_without_the_others();
     throw_root_cause(outcomes ? *outcomes : exchange_past_the_ring(mine));
   }
 
@@ -156,8 +181,10 @@ class MpiTeam final : public Team {
   // Every rank for itself: those that could gather the words are not all there.
   void say_who_is_gone() {
     const Verdict verdict = transport_->verdict();
-    if (verdict.silent_s > 0 && !said_.exchange(true))
-      message("kvring: rank {} gives up: {}\n", rank_, verdict.text);
+    if (verdict.silent_s <= 0 || said_.exchange(true)) return;
+    const std::string text = fmt::format("rank {} gives up: {}", rank_, verdict.text);
+    message("kvring: {}\n", text);
+    print_json_error(ErrorCode::kTransport, text, kTransportFailed);  // it may be killed a moment later
   }
 
   // Tells everyone how everyone ended. Empty when the ring failed meanwhile.
@@ -184,28 +211,26 @@ class MpiTeam final : public Team {
       if (done != 0) break;
       if (std::chrono::steady_clock::now() > give_up) {
         const ErrorCode code = mine.failed ? mine.code : ErrorCode::kTimeout;
-        message("kvring: {} [{}]\n", mine.failed ? mine.message : "the other ranks did not end",
-                error_code_name(code));
+        const std::string text = mine.failed ? mine.message : "the other ranks did not end";
+        message("kvring: {} [{}]\n", text, error_code_name(code));
+        print_json_error(code, text, exit_code(code));
         abort(exit_code(code));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    std::vector<Outcome> outcomes;
-    for (const PackedOutcome& packed : all)
-      outcomes.push_back({packed.failed != 0, static_cast<ErrorCode>(packed.code), packed.message.data()});
-    return outcomes;
+    return unpack(all);
   }
 
   // Some rank does not answer: it may be stopped, and only the launcher can end it; or its host may be cut
   // off, and then mpirun must notice that by itself before it is asked to kill. (Open MPI 4.1: an order to a
   // host that is gone leaves data without an answer, on which TCP does no keepalive; mpirun stays for a
   // quarter of an hour.) The keepalive that docs/cluster.md advises notices within six seconds.
-  [[noreturn]] void leave_without_the_others(const Outcome& mine) {
+  [[noreturn]] void leave_without_the_others() {
     constexpr double kLauncherNotices = 6.5;  // seconds after the last sign
     const double left = kLauncherNotices - transport_->verdict().silent_s;
     TemporaryFiles::remove_all();
     std::this_thread::sleep_for(std::chrono::duration<double>(std::max(0.5, left)));
-    abort(exit_code(mine.failed ? mine.code : ErrorCode::kTransport));
+    abort(kTransportFailed);  // as say_who_is_gone() said
   }
 
   [[noreturn]] static void abort(int code) {
@@ -240,13 +265,14 @@ std::unique_ptr<Team> make_mpi_team(const TeamSpec& spec, const Launch& launch) 
   return std::make_unique<MpiTeam>(spec, launch);
 }
 
-void leave_together(int code) noexcept {
+void leave_together(int code, const Outcome& ending) noexcept {
   if (!is_initialised()) {
     if (code == 0 || !detect_launch().launched) return;
     MPI_Init(nullptr, nullptr);
   }
   // MPICH 4.0 over TCP was seen to stay in there for ever.
   exit_in(std::chrono::seconds(10), code);
+  if (!roll_was_called) call_the_roll(ending);
   MPI_Finalize();
 }
 

@@ -12,6 +12,7 @@
 #include "cli/rank_work.h"
 #include "cli/report.h"
 #include "cli/row_check.h"
+#include "cli/same_job.h"
 #include "cli/team.h"
 #include "cli/values.h"
 
@@ -101,6 +102,12 @@ int run_verify(const VerifyOptions& options) {
                sample = sample_rows(job->problem, count, static_cast<std::uint64_t>(seed));
              },
              [&](Transport& transport) {
+               agree_on_job(transport, [&] {
+                 std::vector<Given> all = given_files("verify", options.job, *job);
+                 all.push_back(given_flag("--rows", options.rows));
+                 all.push_back(given_flag("--seed", options.seed));
+                 return all;
+               });
                const int rank = transport.rank();
                RankWork& work = works.add(*job, transport);
                work.load();

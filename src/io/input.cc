@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <map>
@@ -126,6 +127,24 @@ InputTensor::InputTensor(std::shared_ptr<const TensorFile::State> state, const s
   shape_[0] = 1;
   std::copy(info.shape.begin(), info.shape.end(), shape_.begin() + (has_batch_ ? 0 : 1));
   token_bytes_ = shape_[2] * shape_[3] * static_cast<std::int64_t>(dtype_bytes(dtype_));
+}
+
+const std::string& InputTensor::path() const noexcept { return state_->path; }
+
+std::uint64_t InputTensor::fingerprint() const {
+  constexpr std::int64_t kSampleBytes = 4096, kSamples = 66;
+  const std::int64_t bytes = shape_[0] * shape_[1] * token_bytes_;
+  const bool whole = bytes <= kSamples * kSampleBytes;
+  std::vector<char> sample(static_cast<std::size_t>(whole ? bytes : kSampleBytes));
+  const std::int64_t last = bytes - std::ssize(sample);  // where the last sample begins
+  std::uint64_t digest = 0;
+  for (std::int64_t i = 0; i < (whole ? 1 : kSamples); ++i) {
+    // Two factors, so that no product outgrows 64 bits.
+    const std::int64_t at = last / (kSamples - 1) * i + last % (kSamples - 1) * i / (kSamples - 1);
+    read_exactly(state_->file, state_->path, sample.data(), std::ssize(sample), offset_ + at);
+    digest = XXH3_64bits_withSeed(sample.data(), sample.size(), digest);
+  }
+  return digest;
 }
 
 void InputTensor::read_rows(std::int64_t batch, Range positions, void* dst) const {

@@ -41,6 +41,25 @@ TEST(TensorFile, ReadsShardsOfAllBatchEntries) {
   q.read_shard(nothing, dense_view<void>(nullptr, DType::kF32, {2, 0, 2, 4}));
 }
 
+// Every 4 KiB that a long tensor begins and ends with, and samples between; all of a short one.
+TEST(TensorFile, FingerprintTellsTensorsApart) {
+  const auto fingerprint = [](std::size_t elements, std::size_t changed) {
+    std::string text = npy_header({"q", DType::kF32, {1, static_cast<std::int64_t>(elements), 1, 1}});
+    std::vector<float> values(elements, 1);
+    if (changed < elements) values[changed] = 2;
+    text.append(reinterpret_cast<const char*>(values.data()), elements * sizeof(float));
+    const TempDir directory;
+    write_bytes(directory.file("q.npy"), text);
+    return TensorFile(directory.file("q.npy")).tensor("q").fingerprint();
+  };
+  constexpr std::size_t kShort = 66 * 1024, kLong = 10 * kShort, kSame = ~std::size_t{0};
+  for (const std::size_t changed : {std::size_t{0}, kShort / 3, kShort - 1})
+    EXPECT_NE(fingerprint(kShort, changed), fingerprint(kShort, kSame));
+  for (const std::size_t changed : {std::size_t{0}, std::size_t{1023}, kLong - 1024, kLong - 1})
+    EXPECT_NE(fingerprint(kLong, changed), fingerprint(kLong, kSame));
+  EXPECT_EQ(fingerprint(kLong, 1024), fingerprint(kLong, kSame));  // between two samples
+}
+
 TEST(TensorFile, TakesThreeDimensionsAsBatchOne) {
   const InputTensor k = TensorFile(data_file("mixed.safetensors")).tensor("k");
   EXPECT_EQ(k.shape(), (Shape{1, 3, 2, 4}));

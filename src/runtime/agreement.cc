@@ -26,6 +26,12 @@ nlohmann::json describe(const std::vector<ProblemField>& fields) {
   return {{"fields", list}};
 }
 
+// A list that was not given is empty.
+std::string shown(const nlohmann::json& value) {
+  std::string text = value;
+  return text.empty() ? "none" : text;
+}
+
 void compare(const nlohmann::json& first, const nlohmann::json& other, int rank) {
   const std::size_t count = std::max(first.size(), other.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -35,8 +41,8 @@ void compare(const nlohmann::json& first, const nlohmann::json& other, int rank)
     }
     if (first[i][1] == other[i][1]) continue;
     throw TransportError(fmt::format("ranks disagree on {}: rank 0 has {} and rank {} has {}",
-                                     first[i][0].get<std::string>(), first[i][1].get<std::string>(), rank,
-                                     other[i][1].get<std::string>()));
+                                     first[i][0].get<std::string>(), shown(first[i][1]), rank,
+                                     shown(other[i][1])));
   }
 }
 

@@ -4,37 +4,13 @@
 
 #include <algorithm>
 
-#include "run_kvring.h"
+#include "run_mpi.h"
 
 namespace kvring::cli {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-class Mpi : public KvringTest {
- protected:
-  static std::vector<std::string> mpirun(const char* ranks, const std::vector<std::string>& arguments) {
-    std::vector<std::string> command = {KVRING_MPIRUN};
-#ifdef KVRING_OPEN_MPI
-    for (const char* word :
-         {"--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca", "btl", "self,vader"})
-      command.push_back(word);
-#endif
-    for (const char* word : {"-n", ranks, KVRING_PROGRAM}) command.push_back(word);
-    command.insert(command.end(), arguments.begin(), arguments.end());
-    return command;
-  }
-
-  // How often the program itself spoke: mpirun adds its own words when a rank fails.
-  static int messages(const RunResult& result) {
-    int count = 0;
-    for (std::size_t at = result.err.find("kvring: "); at != std::string::npos;
-         at = result.err.find("kvring: ", at + 1))
-      count += at == 0 || result.err[at - 1] == '\n';
-    return count;
-  }
-};
 
 TEST_F(Mpi, WritesTheSameFileAsOneProcess) {
   generate({"--dtype", "f16"});
@@ -130,7 +106,7 @@ class MpiFault : public Mpi {
         "exec \"$@\"\n");
     std::vector<std::string> command =
         mpirun("4", {"attend", "--input", "long.safetensors", "--threads", "1", "--timeout", "2", "--record",
-                     "records", "--output", "out.safetensors"});
+                     "records", "--output", "out.safetensors", "--json"});
     command.insert(std::find(command.begin(), command.end(), KVRING_PROGRAM), {"/bin/sh", file("rank.sh")});
 #ifdef KVRING_OPEN_MPI
     // As between hosts. Where one rank reads another's memory itself, Open MPI ends it when the other has
@@ -186,6 +162,11 @@ TEST_F(MpiFault, StoppedRankIsNamedByAllOthers) {
   const RunResult result = wait(job);
   expect_clean_end(result);
   EXPECT_THAT(who_blamed_rank_2(result), ElementsAre(0, 1, 3)) << result.err;
+  ASSERT_THAT(result.out, HasSubstr("{")) << "no object for --json";
+  EXPECT_EQ(result.json()["error"], "Transport");
+  EXPECT_EQ(result.json()["exit_code"], 4);
+  EXPECT_THAT(result.json()["message"].get<std::string>(),
+              HasSubstr("rank 0 gives up: rank 2 does not answer"));
   const RunResult diagnosis = kvring({"diagnose", "--json", file("records/rank-0.json"),
                                       file("records/rank-1.json"), file("records/rank-3.json")});
   EXPECT_EQ(diagnosis.code, 0) << diagnosis.err;
@@ -202,6 +183,8 @@ TEST_F(MpiFault, KilledRankIsNamedByTheOthers) {
   const RunResult result = wait(job);
   expect_clean_end(result);
   EXPECT_FALSE(who_blamed_rank_2(result).empty()) << result.err;
+  ASSERT_THAT(result.out, HasSubstr("{")) << "no object for --json";
+  EXPECT_EQ(result.json()["error"], "Transport");
 }
 #endif
 

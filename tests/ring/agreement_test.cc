@@ -55,6 +55,17 @@ TEST(RingAgreement, EveryRankNamesTheFieldAndTwoRanks) {
   expect_disagreement(usual, heads, "heads_per_lap");
 }
 
+// An empty list made "rank 0 has  and rank 2 has 0,64".
+TEST(RingAgreement, ListThatIsNotThereIsCalledNone) {
+  const Problem p = plain_problem(64, 8);
+  const auto endings = on_ranks(2, [&](Transport& end) {
+    Problem mine = p;
+    if (end.rank() == 1) mine.cu_seqlens_q = mine.cu_seqlens_kv = {0, 64};
+    Ring ring(mine, make_layouts({}, mine, 2), one_thread(), end);
+  });
+  EXPECT_THAT(endings[0].message, HasSubstr("disagree on cu_seqlens_q: rank 0 has none and rank 1 has 0,64"));
+}
+
 // One rank that cannot even plan: its own error there, TransportError that quotes it on the others.
 TEST(RingAgreement, RankThatCannotPlanTellsTheOthers) {
   const Problem p = plain_problem(64, 8);
