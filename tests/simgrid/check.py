@@ -22,7 +22,7 @@ TOKENS, HEADS, DIM, LAYERS = 512, 2, 16, 1
 CONFIGURATION = {
     "smpi/privatization": "no", "smpi/simulate-computation": "no", "smpi/host-speed": "1Gf", "network/model": "CM02",
     "network/crosstraffic": "0", "network/TCP-gamma": "0", "smpi/send-is-detached-thresh": "0", "smpi/test": "1e-7",
-    "smpi/iprobe": "1e-7"}
+    "smpi/iprobe": "1e-7", "smpi/grow-injected-times": "no"}
 
 
 def run(*command, **how):
