@@ -2,30 +2,23 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <new>
-
 namespace kvring {
 namespace {
 
-// Workspaces are new memory in most calls, and of many megabytes: taken page by page of 4 KiB, they cost a
-// short call as much as its arithmetic.
+// Workspaces are new memory in a program's first call, and of many megabytes: taken in pages of 4 KiB they
+// made calls of 1,024 and 2,048 tokens 2 to 6 % longer.
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-
-std::byte* allocate(std::int64_t bytes) {
-  const bool huge = bytes >= 2 * kHugePage;
-  const std::int64_t alignment = huge ? kHugePage : static_cast<std::int64_t>(kAlignment);
-  const auto size = static_cast<std::size_t>(round_up(bytes, alignment));
-  void* const memory = std::aligned_alloc(static_cast<std::size_t>(alignment), size);
-  if (memory == nullptr) throw std::bad_alloc();
-  // Advice only: kernels without huge pages refuse it.
-  if (huge) ::madvise(memory, size, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(memory);
-}
 
 }  // namespace
 
-AlignedBuffer::AlignedBuffer(std::int64_t bytes)
-    : data_(allocate(std::max<std::int64_t>(bytes, 1))), bytes_(bytes) {}
+AlignedBuffer::AlignedBuffer(std::int64_t bytes) : bytes_(bytes) {
+  const bool huge = bytes >= 2 * kHugePage;
+  const auto alignment = huge ? static_cast<std::size_t>(kHugePage) : kAlignment;
+  const auto size = static_cast<std::size_t>(round_up(bytes, static_cast<std::int64_t>(alignment)));
+  const std::align_val_t aligned{alignment};
+  data_ = decltype(data_){static_cast<std::byte*>(::operator new(size, aligned)), AlignedDelete{aligned}};
+  // Advice only: kernels without huge pages refuse it.
+  if (huge) ::madvise(data_.get(), size, MADV_HUGEPAGE);
+}
 
 }  // namespace kvring

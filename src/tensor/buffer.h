@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
+#include <new>
 
 namespace kvring {
 
@@ -13,6 +13,11 @@ inline constexpr std::size_t kAlignment = 64;
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
 }
+
+struct AlignedDelete {
+  std::align_val_t alignment{kAlignment};
+  void operator()(std::byte* p) const noexcept { ::operator delete(p, alignment); }
+};
 
 class AlignedBuffer {
  public:
@@ -25,10 +30,7 @@ class AlignedBuffer {
   std::int64_t bytes() const noexcept { return bytes_; }
 
  private:
-  struct Free {
-    void operator()(std::byte* p) const noexcept { std::free(p); }
-  };
-  std::unique_ptr<std::byte, Free> data_;
+  std::unique_ptr<std::byte, AlignedDelete> data_;
   std::int64_t bytes_ = 0;
 };
 
