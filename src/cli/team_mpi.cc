@@ -170,7 +170,8 @@ class MpiTeam final : public Team {
     if (signal != 0) {
       const std::string text = "ended by " + signal_text(signal);
       if (rank_ == 0) message("kvring: {}\n", text);
-      print_json_error(ErrorCode::kTransport, text, 128 + signal);  // mpirun sends one when a rank has died
+      // mpirun sends one when a rank has died.
+      print_json_where_heard(ErrorCode::kTransport, text, 128 + signal);
       end_by(signal);
     }
     if (transport_->verdict().silent_s > 0) leave_without_the_others();
@@ -184,7 +185,16 @@ class MpiTeam final : public Team {
     if (verdict.silent_s <= 0 || said_.exchange(true)) return;
     const std::string text = fmt::format("rank {} gives up: {}", rank_, verdict.text);
     message("kvring: {}\n", text);
-    print_json_error(ErrorCode::kTransport, text, kTransportFailed);  // it may be killed a moment later
+    print_json_where_heard(ErrorCode::kTransport, text, kTransportFailed);  // it may be killed a moment later
+  }
+
+  // Where this rank's host is cut off nobody would get it. The launcher's daemon would try to deliver it, and
+  // on a connection with data under way TCP looks for no sign of life: it would stay for a quarter of an
+  // hour.
+  void print_json_where_heard(ErrorCode code, const std::string& text, int status) {
+    const Verdict verdict = transport_->verdict();
+    const bool cut_off = verdict.culprit == rank_ && verdict.silent_s > 0;
+    if (!cut_off) print_json_error(code, text, status);
   }
 
   // Tells everyone how everyone ended. Empty when the ring failed meanwhile.
