@@ -17,11 +17,11 @@ struct Evidence {
   std::vector<Peer> peers;  // by rank
 };
 
-// In this order: this rank, where others do not answer any more because they had not heard it in time; whoever
-// does not answer (this rank itself where nobody does and there are several others; of
-// several the one that waited for none of the rest and fell silent first);
-// whoever was not heard in time, although it answers now; whoever failed of its own accord; where the failure
-// is a lost patience, a rank that waits for nobody.
+// In this order: this rank, where others do not answer any more because they had not heard it in time;
+// whoever does not answer (this rank itself where nobody does and there are several others; of several the
+// one that waited for none of the rest and fell silent first); whoever was not heard in time, although it
+// answers now; whoever failed of its own accord; where the failure is a lost patience, a rank that waits for
+// nobody.
 Verdict find_culprit(const Evidence& evidence);
 
 }  // namespace kvring::wire
