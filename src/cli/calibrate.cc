@@ -249,6 +249,10 @@ struct Rates {
   }
 };
 
+Json figure(double value, const char* kind, const std::string& source) {
+  return {{"value", value}, {"kind", kind}, {"source", source}};
+}
+
 // Of the hops that do or do not cross hosts, the slowest; null where there are none.
 Json link_json(const std::vector<Json>& ranks, bool across, const std::string& source) {
   double small = 0, large = 0, taken = 0;
@@ -262,14 +266,12 @@ Json link_json(const std::vector<Json>& ranks, bool across, const std::string& s
                                   ranks[i]["meanwhile"].get<double>());
   }
   if (small == 0) return nullptr;
-  const auto figure = [&](double value, const char* kind) -> Json {
-    return {{"value", value}, {"kind", kind}, {"source", source}};
-  };
   // Where only pointers pass, both take the same but for noise.
   const double bytes_per_s = static_cast<double>(kLargeBytes - kSmallBytes) / std::max(large - small, 1e-9);
-  Json link = {{"bytes_per_s", figure(bytes_per_s, "measured, all ranks sending")},
-               {"latency_s", figure(small, "measured, 1 KiB")}};
-  if (taken > 0) link["computing_s_per_byte"] = figure(taken, "measured, attention while all ranks send");
+  Json link = {{"bytes_per_s", figure(bytes_per_s, "measured, all ranks sending", source)},
+               {"latency_s", figure(small, "measured, 1 KiB", source)}};
+  if (taken > 0)
+    link["computing_s_per_byte"] = figure(taken, "measured, attention while all ranks send", source);
   return link;
 }
 
@@ -277,9 +279,7 @@ Json profile(const std::vector<Json>& ranks, const Team& team) {
   const Rates rates(ranks, team.cores_per_rank());
   const std::string source = fmt::format("kvring {} plan --calibrate, {} ranks over {} on {}", version(),
                                          ranks.size(), team.transport(), machine_text(machine_json()));
-  const auto figure = [&](double value, const char* kind) -> Json {
-    return {{"value", value}, {"kind", kind}, {"source", source}};
-  };
+  const auto measured = [&](double value, const char* kind) { return figure(value, kind, source); };
   std::map<std::string, int> on_host;
   for (const Json& rank : ranks) ++on_host[rank["host"].get<std::string>()];
   int on_one = 0;
@@ -289,27 +289,27 @@ Json profile(const std::vector<Json>& ranks, const Team& team) {
   Json machine = {{"description", "measured: " + source}};
   for (const DType dtype : kDTypes)
     machine["flops_per_s"][std::string(dtype_name(dtype))] =
-        figure(1 / rates.operation_s[static_cast<std::size_t>(dtype)],
-               "measured, attention of 4,096 queries and keys, dim 128");
-  machine["memory_bytes"] = figure(std::floor(least_memory / on_one), "memory of the host over its ranks");
-  machine["memory_bytes_per_s"] = figure(1 / rates.read_s, "measured, reading");
+        measured(1 / rates.operation_s[static_cast<std::size_t>(dtype)],
+                 "measured, attention of 4,096 queries and keys, dim 128");
+  machine["memory_bytes"] = measured(std::floor(least_memory / on_one), "memory of the host over its ranks");
+  machine["memory_bytes_per_s"] = measured(1 / rates.read_s, "measured, reading");
   // Where nothing is left to be measured, nothing is priced.
   constexpr double kLeast = 1e-15;
   machine["calls"] = {
       {"keys_bytes_per_s",
-       figure(1 / std::max(rates.keys_s, kLeast), "measured, one query over 65,536 keys")},
-      {"rows_bytes_per_s", figure(1 / std::max(rates.rows_s, kLeast),
-                                  "measured, attention of 256 queries over 1,024 keys, dim 128")}};
-  machine["ranks_per_node"] = figure(on_one, "ranks per host");
-  machine["threads"] = figure(team.cores_per_rank(), "cores per rank");
+       measured(1 / std::max(rates.keys_s, kLeast), "measured, one query over 65,536 keys")},
+      {"rows_bytes_per_s", measured(1 / std::max(rates.rows_s, kLeast),
+                                    "measured, attention of 256 queries over 1,024 keys, dim 128")}};
+  machine["ranks_per_node"] = measured(on_one, "ranks per host");
+  machine["threads"] = measured(team.cores_per_rank(), "cores per rank");
   const Json within = link_json(ranks, false, source), between = link_json(ranks, true, source);
   // A rank that is alone on its host, or alone at all, sends nothing within it; as if by memory.
   const Json memory = {{"bytes_per_s", machine["memory_bytes_per_s"]},
-                       {"latency_s", figure(0, "not measured: no two neighbours on one host")}};
+                       {"latency_s", measured(0, "not measured: no two neighbours on one host")}};
   machine["within_node"] = within.is_null() ? memory : within;
   if (!between.is_null()) {
     machine["between_nodes"] = between;
-    machine["between_nodes"]["links"] = figure(1, "assumed");
+    machine["between_nodes"]["links"] = measured(1, "assumed");
   }
   return machine;
 }

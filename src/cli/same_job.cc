@@ -45,7 +45,8 @@ void compare(const Json& first, const Json& other, std::size_t rank) {
 }  // namespace
 
 Given given_flag(const char* name, const std::optional<std::string>& value) {
-  return {name, value ? "'" + *value + "'" : "none", value ? "'" + *value + "'" : "none"};
+  const std::string text = value ? "'" + *value + "'" : "none";
+  return {name, text, text};
 }
 
 std::vector<Given> given_files(const char* command, const JobOptions& options, const Job& job) {

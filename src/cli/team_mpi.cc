@@ -113,13 +113,20 @@ std::vector<Outcome> call_the_roll(const Outcome& mine) {
   return unpack(all);
 }
 
-// For calls of MPI that may never return.
-void exit_in(std::chrono::seconds time, int code) {
-  std::thread([=] {
-    std::this_thread::sleep_for(time);
-    std::_Exit(code);
-  }).detach();
+// MPI does not start where a process of the job never calls it, is stopped, or is not reached, and says
+// nothing. Many hosts take their time: at least half a minute.
+GiveUp unless_mpi_starts(const Launch& launch, double patience_s, int code) {
+  constexpr double kLeastPatience = 30;
+  const double patience = std::max(kLeastPatience, patience_s);
+  return GiveUp(std::chrono::duration<double>(patience), code, [=] {
+    message(
+        "kvring: rank {} of {} ({}) gives up: MPI has not started after {:.0f} s; a process of this job does "
+        "not call MPI, is stopped, or is not reached [{}]\n",
+        launch.rank, launch.size, launch.by, patience, error_code_name(ErrorCode::kTimeout));
+  });
 }
+
+void say_nothing() {}
 
 class MpiTeam final : public Team {
  public:
@@ -245,7 +252,7 @@ class MpiTeam final : public Team {
 
   [[noreturn]] static void abort(int code) {
     TemporaryFiles::remove_all();
-    exit_in(std::chrono::seconds(3), code);
+    const GiveUp give_up(std::chrono::seconds(3), code, say_nothing);
     MPI_Abort(MPI_COMM_WORLD, code);
     std::_Exit(code);
   }
@@ -261,27 +268,21 @@ class MpiTeam final : public Team {
 }  // namespace
 
 std::unique_ptr<Team> make_mpi_team(const TeamSpec& spec, const Launch& launch) {
-  // Until there is a transport that would notice it. Starting many hosts takes its time.
-  constexpr double kLeastPatience = 30;
-  const double patience = std::max(kLeastPatience, spec.timeout_s);
-  const GiveUp give_up(std::chrono::duration<double>(patience), exit_code(ErrorCode::kTimeout), [&] {
-    message(
-        "kvring: rank {} of {} ({}) gives up: MPI has not started after {:.0f} s; a process of this job does "
-        "not "
-        "call MPI, is stopped, or is not reached [{}]\n",
-        launch.rank, launch.size, launch.by, patience, error_code_name(ErrorCode::kTimeout));
-  });
+  // Until there is a transport that would notice it.
+  const GiveUp give_up = unless_mpi_starts(launch, spec.timeout_s, exit_code(ErrorCode::kTimeout));
   initialise();
   return std::make_unique<MpiTeam>(spec, launch);
 }
 
 void leave_together(int code, const Outcome& ending) noexcept {
   if (!is_initialised()) {
-    if (code == 0 || !detect_launch().launched) return;
+    const Launch launch = detect_launch();
+    if (code == 0 || !launch.launched) return;
+    const GiveUp give_up = unless_mpi_starts(launch, 0, code);
     MPI_Init(nullptr, nullptr);
   }
   // MPICH 4.0 over TCP was seen to stay in there for ever.
-  exit_in(std::chrono::seconds(10), code);
+  const GiveUp give_up(std::chrono::seconds(10), code, say_nothing);
   if (!roll_was_called) call_the_roll(ending);
   MPI_Finalize();
 }

@@ -81,7 +81,7 @@ Price price_tensor_parallel(const Setting& s) {
                   {"summed_out", hidden}};
   Mesh mesh = s.placement().mesh;
   mesh.tensor *= ranks;
-  price.total_s += layers * s.call_s(price.memory, 1);
+  price.total_s += s.calls_s(price.memory, 1);
   append(price.memory, model_memory({s.whole(), ring_share(s.whole(), mesh), mesh, 1, p.q_len, p.kv_len}));
   price.fits = s.fits(price.memory);
   return price;
@@ -113,9 +113,7 @@ Price price_schedule(ScheduleKind kind, const Setting& s) {
   const auto over_laps = [&](double a, double b) {
     return (static_cast<double>(full_laps) * a + b) * static_cast<double>(s.layers());
   };
-  const double laps = static_cast<double>(s.units()) / static_cast<double>(lap);
-  price.total_s = over_laps(full.total_s, last.total_s) +
-                  static_cast<double>(s.layers()) * s.call_s(memory.attention, laps);
+  price.total_s = over_laps(full.total_s, last.total_s) + s.calls_s(kind);
   price.exposed_s = over_laps(full.exposed_s, last.exposed_s);
   price.compute_s_per_step = full.longest_compute_s;
   price.transfer_s_per_step = full.longest_transfer_s;

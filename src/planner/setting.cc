@@ -131,7 +131,12 @@ double Setting::attend_s(double pairs, double units, double bytes) const {
                   bytes / machine_.memory_bytes_per_s.value);
 }
 
-double Setting::call_s(const Ledger& lap, double laps) const {
+double Setting::calls_s(ScheduleKind kind) const {
+  const RankMemory& memory = of(kind).memory;
+  return calls_s(memory.attention, static_cast<double>(units()) / static_cast<double>(memory.heads_per_lap));
+}
+
+double Setting::calls_s(const Ledger& lap, double laps) const {
   if (!machine_.calls) return 0;
   double keys = 0, rows = 0;
   for (const auto& [name, bytes] : lap) {
@@ -140,7 +145,8 @@ double Setting::call_s(const Ledger& lap, double laps) const {
     if (name == "q" || name == "out") rows += size;
     if (name == "accumulators") rows += laps * size;
   }
-  return keys / machine_.calls->keys_bytes_per_s.value + rows / machine_.calls->rows_bytes_per_s.value;
+  return static_cast<double>(layers()) *
+         (keys / machine_.calls->keys_bytes_per_s.value + rows / machine_.calls->rows_bytes_per_s.value);
 }
 
 bool Setting::fits(const Ledger& ledger) const {

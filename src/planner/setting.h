@@ -77,9 +77,11 @@ class Setting {
   // Attention over so many (query, key) pairs in each of `units` KV heads, reading `bytes` of keys and values
   // from memory: whichever takes longer.
   double attend_s(double pairs, double units, double bytes) const;
-  // What a layer's calls take beside their steps: all keys packed, and queries, outputs and accumulators, as
-  // the ledger of one lap names them, passed once.
-  double call_s(const Ledger& lap, double laps) const;
+  // What calls take beside their steps, in all layers: all keys packed, and queries, outputs and accumulators
+  // passed once.
+  double calls_s(ScheduleKind kind) const;
+  // The same of whatever has the ledger of one of so many laps.
+  double calls_s(const Ledger& lap, double laps) const;
   bool fits(const Ledger& ledger) const;  // attention and model together
 
  private:

@@ -22,8 +22,7 @@ std::int64_t laps_to_tell(const ScheduleWork& work, int ranks, double most) {
   if (operations > most)
     throw InvalidArgument(
         fmt::format("a trace of {} ranks would hold about {:.0f} operations of every lap, too many to be "
-                    "looked at; trace "
-                    "at most {} ranks",
+                    "looked at; trace at most {} ranks",
                     ranks, operations, static_cast<int>(ranks * std::sqrt(most / operations))));
   return static_cast<std::int64_t>(most / operations);
 }
@@ -48,7 +47,7 @@ Simulation simulate(ScheduleKind kind, const Setting& s, const SimulationOptions
   const double ranks = s.ranks();
   const std::int64_t width = s.of(kind).memory.heads_per_lap;
   const std::int64_t laps_of_layer = (s.units() + width - 1) / width, laps = laps_of_layer * s.layers();
-  const std::int64_t told =
+  const std::int64_t may_be_told =
       options.tell ? std::min(laps, laps_to_tell(s.of(kind).work, s.ranks(), options.most_told)) : 0;
   check_memory(kind, s, options.memory_bytes);
   Script script = make_script(kind, s);
@@ -56,18 +55,17 @@ Simulation simulate(ScheduleKind kind, const Setting& s, const SimulationOptions
       std::max(ranks * static_cast<double>(script.steps), static_cast<double>(script.transfers));
   const auto played =
       std::min(laps, std::max<std::int64_t>(1, static_cast<std::int64_t>(options.most_steps / steps)));
-  Simulation simulation = Player(std::move(script), s, options,
-                                 {played, static_cast<double>(width), laps_of_layer, std::min(told, played)})
-                              .play();
+  const std::int64_t told = std::min(may_be_told, played);
+  Simulation simulation =
+      Player(std::move(script), s, options, {played, static_cast<double>(width), laps_of_layer, told}).play();
   simulation.laps = laps;
-  simulation.laps_told = std::min(told, played);
+  simulation.laps_told = told;
   if (simulation.stall) return simulation;
   // The last lap of a layer may carry fewer heads.
   const double full_laps =
       static_cast<double>(s.units()) / static_cast<double>(width) * static_cast<double>(s.layers());
   simulation.total_s = simulation.played_s + (full_laps - static_cast<double>(played)) * simulation.total_s;
-  simulation.total_s += static_cast<double>(s.layers()) *
-                        s.call_s(s.of(kind).memory.attention, full_laps / static_cast<double>(s.layers()));
+  simulation.total_s += s.calls_s(kind);
   const double alone = s.attend_s(s.of(kind).work.all_pairs, static_cast<double>(s.units()), 0) *
                        static_cast<double>(s.layers());
   simulation.efficiency = alone / (ranks * simulation.total_s);

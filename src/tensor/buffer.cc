@@ -6,7 +6,7 @@ namespace kvring {
 namespace {
 
 // Workspaces are new memory in a program's first call, and of many megabytes: taken in pages of 4 KiB they
-// made calls of 1,024 and 2,048 tokens 2 to 6 % longer.
+// made calls of a few thousand tokens some per cent longer.
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
 }  // namespace
