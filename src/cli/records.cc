@@ -3,27 +3,68 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <set>
 #include <tuple>
 
 #include "kvring/error.h"
+#include "trace/json_members.h"
+#include "trace/trace.h"
 
 namespace kvring::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
-RecordedOperation operation_from(const Json& json) {
-  const Json& peer = json.at("peer");
-  return {.what = json.at("what"),
-          .cargo = json.value("cargo", "block"),
-          .block = json.at("block"),
-          .call = json.at("call"),
-          .lap = json.at("lap"),
-          .step = json.at("step"),
-          .peer = peer.is_null() ? -1 : peer.get<int>(),
-          .done = !json.at("done_s").is_null()};
+// A rank, or null where there may be none.
+std::optional<int> rank_or_null(const Json& object, const char* key, int ranks) {
+  if (member(object, key).is_null()) return std::nullopt;
+  return static_cast<int>(integer(object, key, 0, ranks - 1));
+}
+
+RecordedOperation operation_from(const Json& json, int ranks) {
+  const Operation::What what = operation_kind(json);
+  const bool has_peer = track_of(what) != Track::kCompute;
+  const Json& done = member(json, "done_s");
+  if (!done.is_null() && !done.is_number())
+    refuse(fmt::format("has \"done_s\" {}; it must be a number, or null", shown(done)));
+  return {.what = operation_name(what),
+          .cargo = cargo_name(kvring::cargo(json)),
+          .block = static_cast<int>(integer(json, "block", 0, ranks - 1)),
+          .call = static_cast<std::uint32_t>(integer(json, "call", 0, kMost32)),
+          .lap = static_cast<std::uint32_t>(integer(json, "lap", 0, kMost32)),
+          .step = static_cast<int>(integer(json, "step", 0, kMost32)),
+          .peer = has_peer ? static_cast<int>(integer(json, "peer", 0, ranks - 1))
+                           : rank_or_null(json, "peer", ranks).value_or(-1),
+          .done = !done.is_null()};
+}
+
+std::vector<int> ranks_in(const Json& object, const char* key, int ranks) {
+  std::vector<int> all;
+  for (const Json& rank : list(object, key))
+    all.push_back(static_cast<int>(integer({{key, rank}}, key, 0, ranks - 1)));
+  return all;
+}
+
+Record record_from(const Json& json) {
+  const Json& version = member(json, "schema_version");
+  if (version != 1) refuse(fmt::format("schema_version is {}; this kvring reads 1", shown(version)));
+  const int ranks = static_cast<int>(integer(json, "ranks", 1, kMostRanks));
+  Record record{.rank = static_cast<int>(integer(json, "rank", 0, ranks - 1)),
+                .ranks = ranks,
+                .host = text(json, "host"),
+                .reason = text(json, "reason"),
+                .verdict = text(json, "verdict"),
+                .culprit = rank_or_null(json, "culprit", ranks),
+                .silent = ranks_in(json, "silent", ranks),
+                .operations = {}};
+  for (const Json& operation : list(json, "operations")) {
+    try {
+      record.operations.push_back(operation_from(operation, ranks));
+    } catch (const InputFile& error) {
+      refuse(fmt::format("operation {} {}", record.operations.size(), error.what()));
+    }
+  }
+  return record;
 }
 
 auto place(const RecordedOperation& o) { return std::tuple(o.call, o.lap, o.step); }
@@ -108,35 +149,8 @@ void find_step(Diagnosis& found, const std::vector<Record>& records) {
 }  // namespace
 
 Record read_record(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw InputFile(fmt::format("{}: cannot be opened", path));
-  const Json json = Json::parse(file, nullptr, false);
-  try {
-    if (json.at("schema_version") != 1)
-      throw InputFile(fmt::format("{}: schema_version is {}; this kvring reads 1", path,
-                                  json.at("schema_version").dump()));
-    const Json& culprit = json.at("culprit");
-    Record record{.rank = json.at("rank"),
-                  .ranks = json.at("ranks"),
-                  .host = json.at("host"),
-                  .reason = json.at("reason"),
-                  .verdict = json.at("verdict"),
-                  .culprit = culprit.is_null() ? std::nullopt : std::optional<int>(culprit.get<int>()),
-                  .silent = json.at("silent"),
-                  .operations = {}};
-    for (const Json& operation : json.at("operations"))
-      record.operations.push_back(operation_from(operation));
-    const auto is_rank = [&](int rank) { return rank >= 0 && rank < record.ranks; };
-    const bool right = is_rank(record.rank) && is_rank(record.culprit.value_or(0)) &&
-                       std::ranges::all_of(record.silent, is_rank) &&
-                       std::ranges::all_of(record.operations, [&](const RecordedOperation& o) {
-                         return o.peer == -1 || is_rank(o.peer);
-                       });
-    if (right) return record;
-    throw InputFile(fmt::format("{}: names a rank outside of 0 to {}", path, record.ranks - 1));
-  } catch (const Json::exception& error) {
-    throw InputFile(fmt::format("{}: not a record of kvring attend --record ({})", path, error.what()));
-  }
+  return read_json_file(path, "a record of kvring attend --record",
+                        [](const Json& json) { return record_from(json); });
 }
 
 void check_records(const std::vector<Record>& records) {

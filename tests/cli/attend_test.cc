@@ -241,22 +241,5 @@ TEST_F(Attend, LeavesNothingWhenInterrupted) {
   EXPECT_EQ(diagnosis.code, 0) << diagnosis.err;
 }
 
-TEST_F(Attend, DiagnoseRefusesWhatIsNoRecord) {
-  const auto expect = [&](const std::string& text, const char* message) {
-    write_file(file("rank-0.json"), text);
-    const RunResult result = kvring({"diagnose", "rank-0.json"});
-    EXPECT_EQ(result.code, 3) << text;
-    EXPECT_THAT(result.err, testing::HasSubstr(message));
-  };
-  expect("", "not a record of kvring attend --record");
-  expect("[]", "not a record");
-  expect(R"({"schema_version": 2})", "schema_version is 2; this kvring reads 1");
-  expect(R"({"schema_version": 1, "rank": 5, "ranks": 4, "host": "", "reason": "", "verdict": "",)"
-         R"( "culprit": null, "silent": [], "operations": []})",
-         "names a rank outside of 0 to 3");
-  EXPECT_EQ(kvring({"diagnose"}).code, 2);
-  EXPECT_EQ(kvring({"diagnose", "none.json"}).code, 3);
-}
-
 }  // namespace
 }  // namespace kvring::cli
