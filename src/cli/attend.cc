@@ -49,6 +49,7 @@ int run_attend(const JobOptions& options) {
                std::vector<Json> all = work.gather_reports();
                work.write_outputs();
                if (job->trace) work.write_trace(trace_info(*job, *team));
+               work.commit_outputs();
                if (rank == 0) reports = std::move(all);
              },
              [&](Transport& transport, const std::string& reason) { works.failed(transport, reason); },

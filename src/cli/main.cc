@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <new>
@@ -160,6 +161,8 @@ int run(int argc, char** argv) {
 }  // namespace kvring::cli
 
 int main(int argc, char** argv) {
+  // A limit on file size is then an error of the write, as a full disk is, and temporary files go.
+  std::signal(SIGXFSZ, SIG_IGN);
   int code = kvring::cli::run(argc, argv);
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     std::perror("kvring: cannot write to standard output");

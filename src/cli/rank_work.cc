@@ -108,9 +108,6 @@ void RankWork::write_record(const std::string& folder, const std::string& reason
 
 void RankWork::write_outputs() {
   if (files_.empty()) return;
-  const auto commit = [this] {
-    for (OutputFile& file : files_) file.commit();
-  };
   keep_alive(transport_, [&] {
     for (std::size_t i = 0; i < files_.size(); ++i) {
       for (const TensorSpec& tensor : job_.outputs[i].tensors) {
@@ -120,11 +117,18 @@ void RankWork::write_outputs() {
           files_[i].write_lse_shard(tensor.name, q_shard(), lse_view_);
       }
     }
-    if (rank() != 0) commit();
+    if (rank() != 0) commit_files();
   });
-  // The creator's commit renames the files, so it comes when all others have returned from theirs.
   transport_.barrier("all parts of the output");
-  if (rank() == 0) keep_alive(transport_, commit);
+}
+
+void RankWork::commit_files() {
+  for (OutputFile& file : files_) file.commit();
+}
+
+void RankWork::commit_outputs() {
+  if (files_.empty()) return;
+  if (rank() == 0) keep_alive(transport_, [this] { commit_files(); });
   transport_.barrier("the finished output");
 }
 

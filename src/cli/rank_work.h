@@ -41,10 +41,12 @@ class RankWork {
   // Writes what the rank did last to `folder`/rank-R.json, where the ring was made; once. Any thread. Throws
   // nothing: there is another error on its way.
   void write_record(const std::string& folder, const std::string& reason) noexcept;
-  // Writes the rank's part; the files appear under their names when all ranks have written theirs.
+  // Writes the rank's part.
   void write_outputs();
   // Gathers what all ranks did and, on rank 0, writes it. For a job with a trace.
   void write_trace(const TraceInfo& info);
+  // The outputs appear under their names: last, when nothing else can fail any more.
+  void commit_outputs();
   // On rank 0 what each rank has to report, by rank: the entry of `per_rank` in JSON, and beside it what is
   // the sum or maximum over ranks. Empty on the others.
   std::vector<Json> gather_reports();
@@ -56,6 +58,7 @@ class RankWork {
  private:
   std::size_t rank() const { return static_cast<std::size_t>(transport_.rank()); }
   void read_shards();
+  void commit_files();
   Json report() const;
 
   const Job& job_;

@@ -56,6 +56,20 @@ TEST_F(TraceCommand, DrawsAPictureAndATable) {
   EXPECT_THAT(names(), ElementsAre("out.npy", "qkv.safetensors", "run.json", "run.svg"));
 }
 
+// The output was in place already when the trace did not fit.
+TEST_F(TraceCommand, TraceThatDoesNotFitLeavesNoOutput) {
+  ASSERT_EQ(kvring({"generate", "--shape", "1,300,4,16", "--value-dim", "1", "-o", "qkv.safetensors"}).code,
+            0);
+  const RunResult result =
+      run_command({"/bin/sh", "-c",
+                   "ulimit -f 16; exec " KVRING_PROGRAM
+                   " attend --input qkv.safetensors --ranks 4 --tile 16 --heads-per-lap 1"
+                   " --output out.npy --trace run.json"});
+  EXPECT_EQ(result.code, 3) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("run.json"));
+  EXPECT_THAT(names(), ElementsAre("qkv.safetensors"));
+}
+
 TEST_F(TraceCommand, ChangesNoResult) {
   generate();
   const RunResult plain =
