@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/launch.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/values.h"
@@ -50,6 +51,10 @@ GenerateSpec understand(const GenerateOptions& o) {
 
 int run_generate(const GenerateOptions& options) {
   const GenerateSpec spec = understand(options);
+  if (const Launch launch = detect_launch(); launch.size > 1)
+    throw InvalidArgument(
+        fmt::format("{} processes were started ({}), and each would write {}; start one, without mpirun",
+                    launch.size, launch.by, *options.output));
   int signal = 0;
   try {
     const InterruptFlag interrupted;

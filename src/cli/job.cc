@@ -114,6 +114,15 @@ bool same_file(const std::string& a, const std::string& b) {
   return whole(a) == whole(b);
 }
 
+void check_heads_per_lap(const RingOptions& ring, const Problem& p) {
+  const std::int64_t heads = p.batch * p.kv_heads;
+  if (ring.heads_per_lap <= heads) return;
+  throw InvalidArgument(fmt::format(
+      "--heads-per-lap is {}; there are {} KV heads (batch {} x kv_heads {}): use 1 to {}, or 0 to "
+      "have it chosen",
+      ring.heads_per_lap, heads, p.batch, p.kv_heads, heads));
+}
+
 Job open_job(const JobOptions& options, const Settings& settings, const Team& team) {
   const TensorFile q_file(options.input ? *options.input : *options.q);
   const TensorFile k_file = options.input ? q_file : TensorFile(*options.k);
@@ -128,6 +137,7 @@ Job open_job(const JobOptions& options, const Settings& settings, const Team& te
   if (has_unused_sinks(options, q_file, p))
     job.notes.push_back(fmt::format("{} has a tensor sinks, which is not used; pass --sinks {} to use it",
                                     *options.input, *options.input));
+  check_heads_per_lap(job.ring, p);
   job.layouts = make_layouts(settings.layout, p, team.ranks());
   require_supported(p, job.layouts, job.ring.schedule);
   if (job.ring.threads == 0) job.ring.threads = team.cores_per_rank();

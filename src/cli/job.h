@@ -35,6 +35,9 @@ struct Job {
 // However the two are spelled; also where neither exists yet.
 bool same_file(const std::string& a, const std::string& b);
 
+// Throws InvalidArgument for more KV heads per lap than there are.
+void check_heads_per_lap(const RingOptions& ring, const Problem& problem);
+
 // Opens the files and checks that all fits together. Throws InputFile, InvalidArgument or Unsupported.
 Job open_job(const JobOptions& options, const Settings& settings, const Team& team);
 

@@ -88,9 +88,12 @@ TeamSpec understand_team(const JobOptions& o) {
   if (o.mpi_progress)
     team.inline_progress = parse_choice("--mpi-progress", *o.mpi_progress, {"thread", "inline"}) == 1;
   if (o.timeout) team.timeout_s = parse_real("--timeout", *o.timeout);
-  if (!(team.timeout_s > 0 && team.timeout_s <= ProgressClock::kLongestDeadline))
-    throw InvalidArgument(fmt::format("--timeout is {}; it must be seconds, above 0 and at most {:.0f}",
-                                      *o.timeout, ProgressClock::kLongestDeadline));
+  constexpr double kShortestTimeout = 0.1;
+  if (!(team.timeout_s >= kShortestTimeout && team.timeout_s <= ProgressClock::kLongestDeadline))
+    throw InvalidArgument(fmt::format(
+        "--timeout is {}; it must be seconds, from {} to {:.0f} (within less, ranks that only wait "
+        "for a core would be taken for dead)",
+        *o.timeout, kShortestTimeout, ProgressClock::kLongestDeadline));
   return team;
 }
 
@@ -141,7 +144,7 @@ void add_transport_flags(CLI::App& app, JobOptions& o) {
   add(app, group, "--transport", o.transport, "inproc|mpi", "Threads, or MPI (default under mpirun)");
   add(app, group, "--timeout", o.timeout, "S", "Give up after S seconds without progress (default 30)");
   add(app, group, "--mpi-progress", o.mpi_progress, "thread|inline",
-      "Who calls MPI while a rank computes (default thread)");
+      "With MPI: who calls it while a rank computes (default thread)");
   add(app, group, "--record", o.record, "DIR",
       "On failure each rank writes DIR/rank-R.json, for kvring diagnose");
 }

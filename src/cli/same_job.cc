@@ -45,7 +45,7 @@ void compare(const Json& first, const Json& other, std::size_t rank) {
 }  // namespace
 
 Given given_flag(const char* name, const std::optional<std::string>& value) {
-  const std::string text = value ? "'" + *value + "'" : "none";
+  const std::string text = value ? fmt::format("'{}'", *value) : "none";
   return {name, text, text};
 }
 

@@ -93,6 +93,9 @@ std::unique_ptr<Team> make_team(const TeamSpec& spec) {
           "transport inproc runs all ranks in one process, but {} processes were started ({}); use transport "
           "mpi, or start one",
           launch.size, launch.by));
+    if (spec.inline_progress)
+      throw InvalidArgument(
+          "--mpi-progress goes with transport mpi; ranks of one process move nothing by MPI");
     const std::int64_t ranks = spec.ranks.value_or(1);
     if (ranks < 1 || ranks > 1024)
       throw InvalidArgument(

@@ -14,10 +14,10 @@
 namespace kvring::cli {
 
 struct TeamSpec {
-  std::optional<std::int64_t> ranks;     // default: the processes that mpirun started, or 1
-  std::optional<std::string> transport;  // "inproc", "mpi"; default by how the process was started
-  double timeout_s = 30;                 // without progress
-  bool inline_progress = false;          // MPI without a thread of its own
+  std::optional<std::int64_t> ranks;      // default: the processes that mpirun started, or 1
+  std::optional<std::string> transport;   // "inproc", "mpi"; default by how the process was started
+  double timeout_s = 30;                  // without progress
+  std::optional<bool> inline_progress{};  // MPI without a thread of its own; default: with one
 };
 
 // What a process and each of its ranks do in a run.

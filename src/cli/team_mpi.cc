@@ -147,8 +147,9 @@ class MpiTeam final : public Team {
       if (starts[r].failed) throw_error(starts[r].code, fmt::format("rank {}: {}", r, starts[r].message));
     const cpu_set_t cores = allowed_cores();
     cores_per_rank_ = std::max(1, CPU_COUNT(&cores) / ranks_on_same_cores(cores));
-    transport_ = make_mpi_transport(MPI_COMM_WORLD, timeout_s_,
-                                    spec.inline_progress ? MpiProgress::kInline : MpiProgress::kAuto);
+    transport_ =
+        make_mpi_transport(MPI_COMM_WORLD, timeout_s_,
+                           spec.inline_progress.value_or(false) ? MpiProgress::kInline : MpiProgress::kAuto);
   }
 
   int ranks() const noexcept override { return ranks_; }

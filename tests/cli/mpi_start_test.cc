@@ -83,6 +83,15 @@ TEST_F(MpiStart, FlagsThatOnlyOneRankIsGivenAreRefusedByAll) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15));
 }
 
+TEST_F(MpiStart, GenerateIsForOneProcess) {
+  const RunResult result =
+      run_command(mpirun("2", {"generate", "--shape", "1,8,2,8", "-o", "twice.safetensors"}));
+  EXPECT_EQ(result.code, 2) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("2 processes were started"));
+  EXPECT_EQ(messages(result), 1) << result.err;
+  EXPECT_THAT(names(), ElementsAre());
+}
+
 TEST_F(MpiStart, CommandsThatDifferAreRefused) {
   generate();
   expect_refusal(4, "ranks disagree on the command: rank 0 has attend and rank 2 has verify", kJob,

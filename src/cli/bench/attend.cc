@@ -10,6 +10,7 @@
 #include "cli/bench/ring_run.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/job.h"
 #include "cli/job_options.h"
 #include "cli/progress.h"
 #include "cli/values.h"
@@ -66,6 +67,7 @@ Request understand(const BenchAttendOptions& o) {
   p.out_dtype = settings.out_dtype.value_or(p.q_dtype);
   if (o.repeat) request.repeats = parse_count("--repeat", *o.repeat, kMostRepeats);
   validate(p);
+  check_heads_per_lap(request.ring, p);
   return request;
 }
 
