@@ -9,9 +9,6 @@
 namespace kvring {
 namespace {
 
-// Prices this close are as good as equal: the simpler, or what this build has, is taken.
-constexpr double kTie = 1.02;
-
 const Price* best_of(const std::vector<Price>& prices, bool here) {
   const Price* best = nullptr;
   for (const Price& price : prices) {
@@ -100,7 +97,7 @@ std::string other_reason(const Setting& s, const Price& best, const std::vector<
                        s.ranks(), s.ranks() - 1, against);
   double step_by_step = 0;
   for (const StepWork& step : s.work().steps) step_by_step += step.pairs;
-  if (s.of(ScheduleKind::kAllGather).work.steps.back().pairs < step_by_step / kTie)
+  if (kTie * s.of(ScheduleKind::kAllGather).work.steps.back().pairs < step_by_step)
     return fmt::format("all-gather: steps are uneven, and a ring waits for the slowest rank in each ({})",
                        against);
   return fmt::format("all-gather: slices of {} tokens are so short that fewer, larger messages win ({})",

@@ -25,9 +25,8 @@ Machine with_links(const Machine& machine, double bytes_per_s) {
   return m;
 }
 
-// The fastest schedule; the ring, which is first, where it is within 2 % of it.
+// The fastest schedule; the ring, which is first, where it is as good.
 const Price& fastest(const std::vector<Price>& prices) {
-  constexpr double kTie = 1.02;
   const Price* best = &prices.front();
   for (const Price& price : prices) {
     if (price.name == "tensor-parallel" || !price.not_possible.empty()) continue;
