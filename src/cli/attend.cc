@@ -1,6 +1,7 @@
 // kvring attend: exact attention of a file over a ring of ranks.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/command.h"

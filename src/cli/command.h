@@ -1,10 +1,13 @@
 // The subcommands. Each lives in a file of its own, adds its flags to the program and returns what to run.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace kvring::cli {
 

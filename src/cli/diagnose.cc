@@ -1,6 +1,7 @@
 // kvring diagnose: which rank a failed ring failed on.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,12 +1,15 @@
 // The flags that attend and verify share, as typed and as understood.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "cli/team.h"
 #include "kvring/ring.h"
+
+namespace CLI {
+class App;
+}
 
 namespace kvring::cli {
 

@@ -1,6 +1,7 @@
 // kvring: the command-line tool. Parses, runs one subcommand, and turns errors into messages and exit codes.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
 #include <cstdio>

@@ -1,6 +1,7 @@
 // kvring plan: what each schedule would cost on a machine, and what to do.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "cli/calibrate.h"

@@ -2,11 +2,14 @@
 // the workload.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
 
 #include "planner/plan.h"
+
+namespace CLI {
+class App;
+}
 
 namespace kvring::cli {
 

@@ -1,6 +1,7 @@
 // kvring trace: a picture of a trace, and where the time of each rank went.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,6 +1,7 @@
 // kvring verify: the ring's result against float64 attention.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <memory>
 

@@ -1,4 +1,6 @@
 // kvring bench: the commands that measure.
+#include <CLI/CLI.hpp>
+
 #include "cli/command.h"
 #include "cli/exit_code.h"
 #include "cli/launch.h"

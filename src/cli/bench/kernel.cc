@@ -1,6 +1,7 @@
 // kvring bench kernel: attention of packed blocks against the machine's ceilings.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 
