@@ -4,6 +4,7 @@
 //
 //   conversation                                  # 4 ranks as threads
 //   conversation --ranks 8 --turns 8192,64,1x16,512,1x16 --machine cpu-10gbe
+//   conversation --ranks 2 --turns 16384,1x64 --schedule ring     # what decoding would take so
 //   mpirun -n 4 conversation                      # ranks are processes, where it was built with MPI
 #include <fmt/format.h>
 #include <kvring/attend.h>
@@ -20,7 +21,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,6 +36,7 @@ struct Options {
   int ranks = 4;
   std::string turns = "6144,48,1x12,700,1x12,2048,1x4";
   std::string machine = "cpu-25gbe";
+  std::optional<kvring::ScheduleKind> schedule;
 };
 
 struct Group {
@@ -106,14 +110,15 @@ kvring::Shard in_sequence(const kvring::Turn& turn) {
 // What a rank has at the end: its rows of the output, by position.
 using Outputs = std::vector<std::pair<kvring::Shard, std::vector<float>>>;
 
-Outputs converse(kvring::Transport& transport, const std::vector<Group>& groups, std::int64_t tokens,
-                 const std::string& machine) {
-  kvring::CacheOptions options;
-  options.shape = model_layer(tokens);
-  options.capacity = tokens;
-  options.machine = machine;
-  kvring::KvCache cache(options, transport);
-  const kvring::Problem& p = options.shape;
+Outputs converse(kvring::Transport& transport, const Options& options, const std::vector<Group>& groups,
+                 std::int64_t tokens) {
+  kvring::CacheOptions of_cache;
+  of_cache.shape = model_layer(tokens);
+  of_cache.capacity = tokens;
+  of_cache.machine = options.machine;
+  of_cache.schedule = options.schedule;
+  kvring::KvCache cache(of_cache, transport);
+  const kvring::Problem& p = of_cache.shape;
   Outputs outputs;
   const bool prints = transport.rank() == 0;
   if (prints)
@@ -174,7 +179,7 @@ std::vector<Outputs> converse_on_threads(const Options& options, const std::vect
   for (std::size_t rank = 0; rank < transports.size(); ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        outputs[rank] = converse(*transports[rank], groups, tokens, options.machine);
+        outputs[rank] = converse(*transports[rank], options, groups, tokens);
       } catch (const std::exception& error) {
         transports[rank]->fail(error.what());  // so that no rank waits for this one
         errors[rank] = std::current_exception();
@@ -193,7 +198,7 @@ std::vector<Outputs> run_conversation(const Options& options, const std::vector<
   if (over_mpi) {
     const auto transport = kvring::make_mpi_transport(MPI_COMM_WORLD, kDeadline);
     try {
-      return {converse(*transport, groups, tokens, options.machine)};
+      return {converse(*transport, options, groups, tokens)};
     } catch (const std::exception& error) {
       transport->fail(error.what());
       throw;
@@ -235,6 +240,12 @@ int main(int argc, char** argv) {
   app.add_option("--turns", options.turns, "Turn lengths, TOKENS or TOKENSxTIMES")->capture_default_str();
   app.add_option("--machine", options.machine, "A name of kvring plan --machine, or a profile's file")
       ->capture_default_str();
+  const std::map<std::string, kvring::ScheduleKind> schedules = {{"ring", kvring::ScheduleKind::kRing},
+                                                                 {"pass-q", kvring::ScheduleKind::kPassQ},
+                                                                 {"tree", kvring::ScheduleKind::kTree}};
+  app.add_option("--schedule", options.schedule,
+                 "For every turn; without it the cheapest of ring, pass-q, tree")
+      ->transform(CLI::CheckedTransformer(schedules).description("ring, pass-q or tree"));
   CLI11_PARSE(app, argc, argv);
 #ifdef CONVERSATION_WITH_MPI
   if (std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_RANK") || std::getenv("PMIX_RANK")) {
