@@ -120,8 +120,8 @@ std::string host_name() {
   return name.data();
 }
 
-// From here on every buffer is new memory, as in a program's first call. glibc would hand the last round's out
-// again.
+// From here on every buffer is new memory, as in a program's first call. glibc would hand the last round's
+// out again.
 void take_new_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_THRESHOLD, 1 << 20);

@@ -114,6 +114,15 @@ TEST(MachineProfile, WhatNoiseHidesIsNotPriced) {
     EXPECT_LT(value(rate), 1e16) << rate;
   }
   EXPECT_FALSE(machine["within_node"].contains("computing_s_per_byte"));
+  const Call call = long_call(DType::kF32, truth.threads);
+  expect_about(value(machine["flops_per_s"]["f32"]), call.operations() / rank.seconds["f32"][0], "f32");
+}
+
+TEST(MachineProfile, SlowKeysLeaveSomethingForTheArithmetic) {
+  const Truth truth;
+  Measured rank = truth.measured("a");
+  rank.seconds["keys"] = {1e3};
+  EXPECT_GT(value(machine_profile({rank}, truth.threads, "a test")["flops_per_s"]["f32"]), 0);
 }
 
 }  // namespace
