@@ -141,7 +141,7 @@ class Measurement {
     take_new_memory();
     const ReadBandwidth reads(kReadBytes);
     for (int round = 0; round < kRounds; ++round) {
-      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+      for (const DType dtype : kMeasuredDTypes)
         keep(std::string(dtype_name(dtype)), call_s(long_call(dtype, threads_), threads_, team_));
       keep("short", call_s(short_call(threads_), threads_, team_));
       keep("keys", call_s(keys_call(threads_), threads_, team_));

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr DType kDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
-
 std::string name_of(DType dtype) { return std::string(dtype_name(dtype)); }
 
 double fastest(const Measured& rank, const std::string& name) {
@@ -58,7 +56,7 @@ struct Rates {
     const double determinant =
         lengthy.operations() * brief.row_bytes() - brief.operations() * lengthy.row_bytes();
     rows_s = std::max(0.0, (lengthy.operations() * b - brief.operations() * a) / determinant);
-    for (const DType dtype : kDTypes) {
+    for (const DType dtype : kMeasuredDTypes) {
       const Call call = long_call(dtype, threads);
       const double seconds = fastest(ranks, name_of(dtype));
       const double rest = seconds - keys_s * call.key_bytes() - rows_s * call.row_bytes();
@@ -113,7 +111,7 @@ Json machine_profile(const std::vector<Measured>& ranks, int threads, const std:
   double least_memory = ranks[0].memory_bytes;
   for (const Measured& rank : ranks) least_memory = std::min(least_memory, rank.memory_bytes);
   Json machine = {{"description", "measured: " + source}};
-  for (const DType dtype : kDTypes)
+  for (const DType dtype : kMeasuredDTypes)
     machine["flops_per_s"][name_of(dtype)] = figure(1 / rates.operation_s[static_cast<std::size_t>(dtype)],
                                                     "measured, attention of 4,096 queries and keys, dim 128");
   machine["memory_bytes"] = figure(std::floor(least_memory / on_one), "memory of the host over its ranks");

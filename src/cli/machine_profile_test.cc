@@ -23,7 +23,7 @@ struct Truth {
   Measured measured(const std::string& host) const {
     Measured m{host, 64e9, 1e6, {}};
     const Call keys = keys_call(threads);
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16})
+    for (const DType dtype : kMeasuredDTypes)
       m.seconds[std::string(dtype_name(dtype))] = {of(long_call(dtype, threads))};
     m.seconds["short"] = {of(short_call(threads))};
     m.seconds["keys"] = {keys.key_bytes() * (keys_s + read_s)};

@@ -47,6 +47,8 @@ struct Call {
     return 2.0 * kDim * static_cast<double>(dtype_bytes(dtype)) * static_cast<double>(tokens) * heads;
   }
 };
+
+inline constexpr DType kMeasuredDTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
 // Nearly all of a long call is arithmetic, half of a short one is not. One query passes its keys.
 inline Call long_call(DType dtype, int threads) { return {dtype, 4096, 4096, threads}; }
 inline Call short_call(int threads) { return {DType::kF32, 256, 1024, 16 * threads}; }

@@ -27,8 +27,8 @@ struct Price {
   bool runs_here() const noexcept { return usable() && not_here.empty(); }
 };
 
-// Prices this close are as good as equal, since none is more exact: the ring, which has the least memory, or
-// what this build has, is taken.
+// Prices this close are as good as equal, since none is more exact: the ring, or what this build has, is
+// taken.
 inline constexpr double kTie = 1.05;
 
 // All of them, the ring first. `tensor-parallel` is no schedule of kvring: attention with heads cut over the

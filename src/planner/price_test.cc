@@ -54,6 +54,18 @@ TEST(Price, ACallPacksItsKeysAndPassesItsRows) {
   EXPECT_NEAR(price_schedule(ScheduleKind::kRing, with).total_s, before + 10 * call, 1e-12);
 }
 
+TEST(Price, ACallOfTensorParallelismPacksItsHeads) {
+  Machine machine = round_machine();
+  Workload w = attention(8192, 8192, 8, 8);  // 2 heads of all tokens a device
+  w.layers = 10;
+  const double before = price_all(Setting(machine, w, {4, 4, {}})).back().total_s;
+  machine.calls = CallRates{{1e9, "", ""}, {2e9, "", ""}};
+  ASSERT_EQ(price_all(Setting(machine, w, {4, 4, {}})).back().name, "tensor-parallel");
+  const double bytes = 8192 * 2 * 512;  // of keys and values, and of queries and outputs
+  EXPECT_NEAR(price_all(Setting(machine, w, {4, 4, {}})).back().total_s,
+              before + 10 * (bytes / 1e9 + bytes / 2e9), 1e-12);
+}
+
 TEST(Price, TransfersTakeFromComputing) {
   Machine machine = round_machine();
   machine.within_node.computing_s_per_byte.value = 1e-10;

@@ -28,7 +28,7 @@ SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults, "predi
 def _arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("kvring", type=pathlib.Path, help="the program; delay_link lies beside it")
+    parser.add_argument("kvring", type=pathlib.Path, help="the program; delay_link and conversation lie beside it")
     parser.add_argument("--quick", action="store_true", help="fewer cases and repeats: some ten minutes")
     parser.add_argument("--only", default=",".join(SUITES), metavar="SUITE,...", help="default: %(default)s")
     arguments = parser.parse_args()
