@@ -14,7 +14,7 @@
 namespace kvring {
 namespace {
 
-constexpr std::int64_t kBufferBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kPieceBytes = std::int64_t{1} << 20;
 constexpr const char* kNames[3] = {"q", "k", "v"};
 
 // What a counter is hashed for, so that no two uses see the same bits.
@@ -129,12 +129,12 @@ void generate(const GenerateSpec& spec, const std::string& path,
   for (const TensorSpec& tensor : tensors)
     total += static_cast<double>(*checked_bytes(tensor.shape, element));
 
-  std::vector<std::uint32_t> buffer(kBufferBytes / sizeof(std::uint32_t));
+  std::vector<std::uint32_t> buffer(kPieceBytes / sizeof(std::uint32_t));
   double done = 0;
   for (int t = 0; t < 3; ++t) {
     const std::int64_t elements = *checked_bytes(tensors[t].shape, element) / element;
     for (std::int64_t first = 0; first < elements;) {
-      const std::int64_t count = std::min(kBufferBytes / element, elements - first);
+      const std::int64_t count = std::min(kPieceBytes / element, elements - first);
       for (std::int64_t i = 0; i < count; ++i)
         store(buffer.data(), spec.dtype, i, generated_value(spec, t, first + i));
       output.write_elements(kNames[t], first, count, buffer.data());

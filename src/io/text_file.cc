@@ -11,7 +11,7 @@
 namespace kvring {
 namespace {
 
-constexpr std::size_t kBufferBytes = std::size_t{1} << 16;  // so that a system call costs nothing beside it
+constexpr std::size_t kTextBytes = std::size_t{1} << 16;  // so that a system call costs nothing beside it
 
 }  // namespace
 
@@ -24,7 +24,7 @@ TextFile::~TextFile() {
 
 void TextFile::write(std::string_view text) {
   buffer_ += text;
-  if (buffer_.size() >= kBufferBytes) flush();
+  if (buffer_.size() >= kTextBytes) flush();
 }
 
 void TextFile::flush() {

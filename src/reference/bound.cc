@@ -10,7 +10,7 @@
 namespace kvring {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNoBound = std::numeric_limits<double>::infinity();
 constexpr double kU = 0x1p-24;
 constexpr double kUBf16 = 0x1p-8;
 constexpr double kMaxFloat = std::numeric_limits<float>::max();
@@ -21,7 +21,7 @@ double logit_error(const Problem& p, const ReferenceRow& row) {
   const double scale2 = scale * std::numbers::log2e;  // what kernels multiply by
   const bool dot_fits = row.max_abs_dot <= scale * kMaxFloat / 2;
   // A scale of 0 has logits of exactly 0, but for a sink.
-  if (scale2 > kMaxFloat / 2 || row.max_abs_dot > kMaxFloat / 2 || (scale > 0 && !dot_fits)) return kInf;
+  if (scale2 > kMaxFloat / 2 || row.max_abs_dot > kMaxFloat / 2 || (scale > 0 && !dot_fits)) return kNoBound;
   double error = static_cast<double>(p.head_dim + 3) * kU * row.max_abs_dot;
   if (scale > 0) error += 0x1p-150 / scale2 * row.max_abs_dot;  // a scale that float32 holds as a subnormal
   error += (static_cast<double>(p.head_dim) * scale + 1) * 0x1p-149;
@@ -59,7 +59,7 @@ double half_ulp(DType dtype, double x) {
   const Format f = dtype == DType::kF32    ? Format{24, -149, 127}
                    : dtype == DType::kBF16 ? Format{8, -133, 127}
                                            : Format{11, -24, 15};
-  if (!(x < std::ldexp(1.0, f.max_exponent + 1) - std::ldexp(1.0, f.max_exponent - f.precision))) return kInf;
+  if (!(x < std::ldexp(1.0, f.max_exponent + 1) - std::ldexp(1.0, f.max_exponent - f.precision))) return kNoBound;
   const int last_place = x > 0 ? std::ilogb(x) - (f.precision - 1) : f.min_exponent;
   return std::ldexp(0.5, std::max(last_place, f.min_exponent));
 }
@@ -69,7 +69,7 @@ double half_ulp(DType dtype, double x) {
 double out_bound(const Problem& p, const ReferenceRow& row, std::int64_t dim) {
   const auto d = static_cast<std::size_t>(dim);
   const Errors errs = errors(p, row);
-  if (errs.delta == kInf) return kInf;
+  if (errs.delta == kNoBound) return kNoBound;
   if (!std::isfinite(row.out[d])) return 0;
   const double size = std::fabs(row.out[d]);
   const double keys = static_cast<double>(p.kv_len);
@@ -87,14 +87,14 @@ double out_bound(const Problem& p, const ReferenceRow& row, std::int64_t dim) {
 
 double lse_bound(const Problem& p, const ReferenceRow& row) {
   const Errors errs = errors(p, row);
-  if (errs.delta == kInf) return kInf;
+  if (errs.delta == kNoBound) return kNoBound;
   if (!std::isfinite(row.lse)) return 0;
   const double log_sum = std::log(static_cast<double>(p.kv_len) + 2);
   return errs.delta + errs.r / (1 - errs.r) + 4 * kU * (std::max(1.0, std::fabs(row.lse)) + log_sum);
 }
 
 bool matches(double got, double expected, double bound) noexcept {
-  if (bound == kInf) return true;
+  if (bound == kNoBound) return true;
   if (std::isnan(expected)) return std::isnan(got);
   if (std::isinf(expected)) return got == expected;
   return std::fabs(got - expected) <= bound;

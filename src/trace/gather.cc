@@ -9,7 +9,7 @@
 namespace kvring {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 // The same program writes and reads this, so it needs no names.
 Json pack(const Operation& o) {

@@ -4,7 +4,6 @@
 
 namespace kvring {
 
-using Json = nlohmann::ordered_json;
 using What = Operation::What;
 
 void refuse(const std::string& what) { throw InputFile(what); }

@@ -9,7 +9,6 @@
 namespace kvring {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using What = Operation::What;
 
 constexpr double kLongest = 1e14;  // microseconds: three years, and nanoseconds of them fit 64 bits

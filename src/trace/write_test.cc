@@ -11,7 +11,7 @@
 namespace kvring {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 std::vector<Json> events_of(const Json& trace, const std::string& phase) {
   std::vector<Json> events;
