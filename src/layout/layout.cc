@@ -49,19 +49,24 @@ std::int64_t fraction(std::int64_t total, std::int64_t part, std::int64_t parts)
 // The sequence as numbered units that are never cut: tiles or tokens.
 class Units {
  public:
+  // Of one document; the last one may be shorter.
+  Units(std::int64_t tokens, std::int64_t width)
+      : count_(tokens / width + (tokens % width != 0)), tokens_(tokens), width_(width) {}
   explicit Units(std::vector<std::int64_t> grid) : count_(std::ssize(grid) - 1), grid_(std::move(grid)) {}
-  explicit Units(std::int64_t tokens) : count_(tokens) {}
 
   std::int64_t count() const { return count_; }
   // The tokens of units begin <= u < end.
-  Range tokens(std::int64_t begin, std::int64_t end) const {
-    if (grid_.empty()) return {begin, end};
-    return {grid_[static_cast<std::size_t>(begin)], grid_[static_cast<std::size_t>(end)]};
-  }
+  Range tokens(std::int64_t begin, std::int64_t end) const { return {first_token(begin), first_token(end)}; }
 
  private:
+  std::int64_t first_token(std::int64_t unit) const {
+    if (!grid_.empty()) return grid_[static_cast<std::size_t>(unit)];
+    return unit == count_ ? tokens_ : unit * width_;
+  }
+
   std::int64_t count_;
-  std::vector<std::int64_t> grid_;  // empty: units are tokens
+  std::int64_t tokens_ = 0, width_ = 1;
+  std::vector<std::int64_t> grid_;  // of several documents, and the end
 };
 
 // The ranges of one rank, without the empty ones.
@@ -198,7 +203,8 @@ Layout make_layout(const LayoutSpec& spec, std::int64_t tokens, const std::vecto
   check_sequence(tokens, cu_seqlens, tile);
   check_spec(spec, tile, ranks);
   const bool by_tiles = spec.cut == Cut::kTiles;
-  const Units units = by_tiles ? Units(tile_grid(tokens, cu_seqlens, tile)) : Units(tokens);
+  const Units units = by_tiles && !cu_seqlens.empty() ? Units(tile_grid(tokens, cu_seqlens, tile))
+                                                      : Units(tokens, by_tiles ? tile : 1);
   const std::int64_t stripe = spec.stripe == 0 ? tile : spec.stripe;
   const std::int64_t width = by_tiles ? stripe / tile : stripe;
 
