@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <future>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,7 +54,7 @@ class Shift {
   Transport::Request receive_ = 0, send_ = 0;
 };
 
-// A member of the ring of a call. Workspaces and the output are new memory, as in a program's first call.
+// A member of the ring of a call.
 class Member {
  public:
   Member(const Call& call, int threads, Transport& transport)
@@ -85,28 +85,41 @@ class Member {
   AlignedBuffer out_;
 };
 
-// While `meanwhile` bytes come from the rank before and go to the next.
-double call_s(const Call& call, int threads, Transport& team, std::int64_t meanwhile = 0) {
-  constexpr double kDeadline = 60;
-  const auto pair = make_inproc_transports(2, kDeadline);
-  std::future<void> other;  // waits for its end, after `begin` is gone
-  std::promise<void> begin;
-  other = std::async(std::launch::async, [&, begins = begin.get_future()]() mutable {
-    Member member(call, threads, *pair[1]);
-    begins.get();
-    member.attend();
-  });
-  Member member(call, threads, *pair[0]);
-  std::optional<Shift> shift;
-  if (meanwhile > 0) shift.emplace(meanwhile, team);
-  team.barrier("the start of a measurement");
-  if (shift) shift->post();
-  begin.set_value();
-  const double seconds = time_work([&] { member.attend(); }, 1).wall_s;
-  other.get();
-  if (shift) shift->wait();
-  return seconds;
-}
+// Both members of the ring of a call.
+class Members {
+ public:
+  Members(const Call& call, int threads) : transports_(make_inproc_transports(2, kDeadline)) {
+    auto other = std::async(std::launch::async,
+                            [&] { return std::make_unique<Member>(call, threads, *transports_[1]); });
+    first_ = std::make_unique<Member>(call, threads, *transports_[0]);
+    other_ = other.get();
+  }
+
+  // While `meanwhile` bytes come from the rank before and go to the next.
+  double attend_s(Transport& team, std::int64_t meanwhile = 0) {
+    std::future<void> other;  // waits for its end, after `begin` is gone
+    std::promise<void> begin;
+    other = std::async(std::launch::async, [&, begins = begin.get_future()]() mutable {
+      begins.get();
+      other_->attend();
+    });
+    std::optional<Shift> shift;
+    if (meanwhile > 0) shift.emplace(meanwhile, team);
+    team.barrier("the start of a measurement");
+    if (shift) shift->post();
+    begin.set_value();
+    const double seconds = time_work([&] { first_->attend(); }, 1).wall_s;
+    other.get();
+    if (shift) shift->wait();
+    return seconds;
+  }
+
+ private:
+  static constexpr double kDeadline = 60;
+
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::unique_ptr<Member> first_, other_;
+};
 
 double shift_s(std::int64_t bytes, Transport& team) {
   Shift shift(bytes, team);
@@ -120,31 +133,29 @@ std::string host_name() {
   return name.data();
 }
 
-// From here on every buffer is new memory, as in a program's first call. glibc would hand the last round's
-// out again.
-void take_new_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_THRESHOLD, 1 << 20);
-#endif
-}
-
 // All ranks measure the same thing at the same time.
 class Measurement {
  public:
   Measurement(int threads, Transport& team)
       : threads_(threads),
         team_(team),
+        short_(short_call(threads), threads),
+        keys_(keys_call(threads), threads),
         measured_(
             {host_name(), static_cast<double>(::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE)), 0, {}}) {}
 
   Measured run() {
-    take_new_memory();
     const ReadBandwidth reads(kReadBytes);
+    for (const DType dtype : kMeasuredDTypes) long_.emplace_back(long_call(dtype, threads_), threads_);
+    // The first call of each takes new memory.
+    for (Members& members : long_) members.attend_s(team_);
+    short_.attend_s(team_);
+    keys_.attend_s(team_);
     for (int round = 0; round < kRounds; ++round) {
-      for (const DType dtype : kMeasuredDTypes)
-        keep(std::string(dtype_name(dtype)), call_s(long_call(dtype, threads_), threads_, team_));
-      keep("short", call_s(short_call(threads_), threads_, team_));
-      keep("keys", call_s(keys_call(threads_), threads_, team_));
+      for (std::size_t i = 0; i < long_.size(); ++i)
+        keep(std::string(dtype_name(kMeasuredDTypes[i])), long_[i].attend_s(team_));
+      keep("short", short_.attend_s(team_));
+      keep("keys", keys_.attend_s(team_));
       team_.barrier("the start of a measurement");
       keep("read", 1e-9 / reads.gbytes_per_s(threads_));
       if (team_.size() > 1) shifts();
@@ -160,8 +171,7 @@ class Measurement {
     keep("large", shift_s(static_cast<std::int64_t>(kLargeBytes), team_));
     if (team_.passes_pointers()) return;  // nothing that would take from computing
     if (measured_.meanwhile_bytes == 0) measured_.meanwhile_bytes = bytes_during_call();
-    keep("busy", call_s(long_call(DType::kF32, threads_), threads_, team_,
-                        static_cast<std::int64_t>(measured_.meanwhile_bytes)));
+    keep("busy", long_.front().attend_s(team_, static_cast<std::int64_t>(measured_.meanwhile_bytes)));
   }
 
   // What passes in four fifths of the long call, by every rank's first round; all ranks have the same answer.
@@ -178,6 +188,8 @@ class Measurement {
 
   int threads_;
   Transport& team_;
+  std::deque<Members> long_;  // by dtype, f32 first
+  Members short_, keys_;
   Measured measured_;
 };
 
@@ -192,6 +204,7 @@ std::optional<Json> calibrate(Team& team) {
               const std::vector<std::string> all = transport.allgather(mine.dump(), "the measurements");
               if (transport.rank() != 0) return;
               std::vector<Measured> ranks;
+
               for (const std::string& text : all)
                 ranks.push_back(nlohmann::json::parse(text).get<Measured>());
               machine =

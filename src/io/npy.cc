@@ -188,7 +188,8 @@ std::int64_t npy_header_bytes(std::string_view prefix, std::int64_t file_bytes, 
 
 TensorInfo parse_npy(std::string_view header, std::int64_t file_bytes, const std::string& path) {
   const auto dict = DictParser(header.substr(static_cast<std::size_t>(prefix_bytes(header))), path).parse();
-  TensorInfo info{dict.descr, dtype_of_descr(dict.descr), dict.shape, static_cast<std::int64_t>(header.size()), 0};
+  TensorInfo info{dict.descr, dtype_of_descr(dict.descr), dict.shape,
+                  static_cast<std::int64_t>(header.size()), 0};
   if (!info.dtype)
     throw InputFile(fmt::format("{}: dtype {}{}; expected '<f4' (f32), '<f2' (f16) or '<V2' (bf16)", path,
                                 printable(dict.descr), dict.descr.starts_with('>') ? " is big-endian" : ""));

@@ -81,7 +81,7 @@ Price price_tensor_parallel(const Setting& s) {
                   {"summed_out", hidden}};
   Mesh mesh = s.placement().mesh;
   mesh.tensor *= ranks;
-  price.total_s += s.calls_s(price.memory, 1);
+  price.total_s += s.calls_s(price.memory, 0);
   append(price.memory, model_memory({s.whole(), ring_share(s.whole(), mesh), mesh, 1, p.q_len, p.kv_len}));
   price.fits = s.fits(price.memory);
   return price;

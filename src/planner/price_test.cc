@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "kvring/error.h"
 #include "planner/test_support.h"
 #include "problem/support.h"
@@ -52,6 +54,28 @@ TEST(Price, ACallPacksItsKeysAndPassesItsRows) {
   const double accumulators = 3 * 22 * 48 * (4 + 129 * 16);  // 22 panels of 48 rows
   const double call = keys / 1e9 + (rows + accumulators) / 2e9;
   EXPECT_NEAR(price_schedule(ScheduleKind::kRing, with).total_s, before + 10 * call, 1e-12);
+}
+
+// A rank of a ring keeps accumulators of its own queries, where queries or partials travel of those of all
+// ranks; where it meets all keys at once, none.
+TEST(Price, ACallPassesTheAccumulatorsOfAllQueriesThatItMeets) {
+  Machine machine = round_machine();
+  const Workload w = attention(4096, 4096, 4, 4);
+  const Setting without(machine, w, {4, 4, {}});
+  std::vector<double> before;
+  for (const ScheduleKind kind : kSchedules) before.push_back(price_schedule(kind, without).total_s);
+  machine.calls = CallRates{{1e30, "", ""}, {2e9, "", ""}};
+  const Setting with(machine, w, {4, 4, {}});
+  const double rows = 1024 * 4 * 512, set = 4 * 22 * 48 * (4 + 129 * 16);
+  const std::map<ScheduleKind, int> met = {{ScheduleKind::kRing, 1},
+                                           {ScheduleKind::kAllGather, 0},
+                                           {ScheduleKind::kPassQ, 4},
+                                           {ScheduleKind::kUlysses, 0},
+                                           {ScheduleKind::kTree, 4}};
+  for (std::size_t i = 0; i < std::size(kSchedules); ++i)
+    EXPECT_NEAR(price_schedule(kSchedules[i], with).total_s,
+                before[i] + (rows + met.at(kSchedules[i]) * set) / 2e9, 1e-12)
+        << schedule_name(kSchedules[i]);
 }
 
 TEST(Price, ACallOfTensorParallelismPacksItsHeads) {

@@ -132,18 +132,16 @@ double Setting::attend_s(double pairs, double units, double bytes) const {
 }
 
 double Setting::calls_s(ScheduleKind kind) const {
-  const RankMemory& memory = of(kind).memory;
-  return calls_s(memory.attention, static_cast<double>(units()) / static_cast<double>(memory.heads_per_lap));
+  const ScheduleFacts& facts = of(kind);
+  return calls_s(facts.memory.attention, static_cast<double>(units()) * facts.work.accumulator_bytes);
 }
 
-double Setting::calls_s(const Ledger& lap, double laps) const {
+double Setting::calls_s(const Ledger& ledger, double accumulator_bytes) const {
   if (!machine_.calls) return 0;
-  double keys = 0, rows = 0;
-  for (const auto& [name, bytes] : lap) {
-    const auto size = static_cast<double>(bytes);
-    if (name == "k" || name == "v") keys += size;
-    if (name == "q" || name == "out") rows += size;
-    if (name == "accumulators") rows += laps * size;
+  double keys = 0, rows = accumulator_bytes;
+  for (const auto& [name, bytes] : ledger) {
+    if (name == "k" || name == "v") keys += static_cast<double>(bytes);
+    if (name == "q" || name == "out") rows += static_cast<double>(bytes);
   }
   return static_cast<double>(layers()) *
          (keys / machine_.calls->keys_bytes_per_s.value + rows / machine_.calls->rows_bytes_per_s.value);

@@ -77,11 +77,11 @@ class Setting {
   // Attention over so many (query, key) pairs in each of `units` KV heads, reading `bytes` of keys and values
   // from memory: whichever takes longer.
   double attend_s(double pairs, double units, double bytes) const;
-  // What calls take beside their steps, in all layers: all keys packed, and queries, outputs and accumulators
-  // passed once.
+  // What calls take beside their steps, in all layers: all keys packed, and queries, outputs and the
+  // accumulators of every lap passed once.
   double calls_s(ScheduleKind kind) const;
-  // The same of whatever has the ledger of one of so many laps.
-  double calls_s(const Ledger& lap, double laps) const;
+  // The same of whatever has such a ledger.
+  double calls_s(const Ledger& ledger, double accumulator_bytes) const;
   bool fits(const Ledger& ledger) const;  // attention and model together
 
  private:

@@ -1,6 +1,7 @@
 #include "planner/work.h"
 
 #include <algorithm>
+#include <set>
 
 #include "kvring/error.h"
 #include "schedule/parcel.h"
@@ -86,6 +87,7 @@ class Gathering {
       node_in_.resize(work_.steps.size(), 0.0);
       if (rank % per_node_ == 0) end_node();
       for (const Step& step : steps) add(rank, step);
+      if (!attends_at_once(kind, ranks_)) raise(work_.accumulator_bytes, accumulator_bytes(steps));
     });
     end_node();
   }
@@ -110,6 +112,16 @@ class Gathering {
     raise(to.pairs, pairs);
     raise(to.read_bytes, read);
     raise(to.merge_bytes, merged);
+  }
+
+  // Of the queries that a rank meets in a lap.
+  double accumulator_bytes(const std::vector<Step>& steps) const {
+    std::set<std::int32_t> met;
+    for (const Step& step : steps)
+      for (const Attend& attend : step.attends) met.insert(attend.queries);
+    double sum = 0;
+    for (const std::int32_t owner : met) sum += bytes({Cargo::kPartials, owner});
+    return sum;
   }
 
   // The transfers of a rank in one direction. Returns the bytes that leave or enter its node.

@@ -68,6 +68,7 @@ struct StepWork {
 struct ScheduleWork {
   std::vector<StepWork> steps;
   double all_pairs = 0;            // of one query head
+  double accumulator_bytes = 0;    // that a rank keeps in a lap, of one KV head
   std::vector<std::int64_t> sent;  // by rank: parcels, in a lap
 };
 // Of the steps that schedule_steps() returns for every rank, `per_node` neighbours on each node. Counts

@@ -59,7 +59,8 @@ double half_ulp(DType dtype, double x) {
   const Format f = dtype == DType::kF32    ? Format{24, -149, 127}
                    : dtype == DType::kBF16 ? Format{8, -133, 127}
                                            : Format{11, -24, 15};
-  if (!(x < std::ldexp(1.0, f.max_exponent + 1) - std::ldexp(1.0, f.max_exponent - f.precision))) return kNoBound;
+  if (!(x < std::ldexp(1.0, f.max_exponent + 1) - std::ldexp(1.0, f.max_exponent - f.precision)))
+    return kNoBound;
   const int last_place = x > 0 ? std::ilogb(x) - (f.precision - 1) : f.min_exponent;
   return std::ldexp(0.5, std::max(last_place, f.min_exponent));
 }

@@ -193,8 +193,7 @@ std::int64_t WorkspaceSizes::total(int threads) const noexcept {
 WorkspaceSizes workspace_sizes(const MemoryInputs& c, int rank, std::int64_t heads_per_lap) {
   WorkspaceSizes sizes;
   sizes.units = heads_per_lap;
-  const bool at_once = c.schedule == ScheduleKind::kAllGather || c.schedule == ScheduleKind::kUlysses;
-  sizes.meetings = at_once ? 1 : ranks_of(c);
+  sizes.meetings = attends_at_once(c.schedule, ranks_of(c)) ? 1 : ranks_of(c);
   sizes.scratch = scratch_bytes(c.problem);
   set_slots(c, rank, sizes);
   return sizes;

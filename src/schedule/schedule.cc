@@ -52,6 +52,10 @@ std::int64_t dividing(std::int64_t units, std::int64_t ranks) {
 
 }  // namespace
 
+bool attends_at_once(ScheduleKind kind, int ranks) noexcept {
+  return ranks == 1 || kind == ScheduleKind::kAllGather || kind == ScheduleKind::kUlysses;
+}
+
 std::string schedule_refusal(ScheduleKind kind, const Problem& problem, int ranks) {
   const std::int64_t units = problem.batch * problem.kv_heads;
   if (kind != ScheduleKind::kUlysses || units % ranks == 0) return "";

@@ -59,6 +59,10 @@ std::vector<Step> schedule_steps(ScheduleKind kind, const Problem& problem, cons
 void for_each_rank_steps(ScheduleKind kind, const Problem& problem, const Layouts& layouts,
                          const std::function<void(int rank, const std::vector<Step>& steps)>& visit);
 
+// Whether a rank meets queries with all their keys at once and finishes their rows as they are summed. With
+// other schedules it keeps accumulators of all queries that it meets.
+bool attends_at_once(ScheduleKind kind, int ranks) noexcept;
+
 // Why the schedule cannot serve the problem on so many ranks, and what would; empty where it can.
 std::string schedule_refusal(ScheduleKind kind, const Problem& problem, int ranks);
 

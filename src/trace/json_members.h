@@ -26,8 +26,7 @@ inline constexpr std::int64_t kMost32 = std::numeric_limits<std::int32_t>::max()
 std::string shown(const Json& value);
 
 const Json& member(const Json& object, const char* key);
-std::int64_t integer(const Json& object, const char* key, std::int64_t least,
-                     std::int64_t most);
+std::int64_t integer(const Json& object, const char* key, std::int64_t least, std::int64_t most);
 double real(const Json& object, const char* key, double least, double most);
 std::string text(const Json& object, const char* key);
 bool boolean(const Json& object, const char* key);
