@@ -5,8 +5,8 @@ process. Cables are so slow that a slice of BREAK_EVEN tokens just hides its hop
 are then of 0.5, 1, 1.25, 2 and 4 times that slice.
 
 A shared machine is another one a few seconds later, by up to a half. So each point is measured in rounds, in each
-of which the machine is measured and every schedule runs once; what counts is the median of what each round plans,
-and that of what its runs took.
+of which the machine is measured and every schedule runs; what counts is the median of what the rounds plan, and that
+of what all runs took. In one process, where schedules differ least, more runs are needed to tell them apart.
 """
 
 import json
@@ -29,7 +29,6 @@ TIE = 1.05  # of src/planner/price.h
 LARGEST_ERROR = 0.15
 LARGEST_LOSS = 0.05  # of the planner's choice against the fastest
 LEAST_GOOD_CHOICES = 0.90
-ROUNDS = 7
 HEADER = ["setting", "slice", "x break-even", "schedule", "planned s", "measured s", "error",
           "planned exposed s", "measured exposed s", "exposed error / total", "fastest"]
 
@@ -39,10 +38,12 @@ class Setting:
     name: str
     over_network: bool
     causal: bool
+    rounds: int
+    runs_per_round: int  # of every schedule
 
 
-SETTINGS = (Setting("in process, causal", False, True), Setting("2 hosts", True, False),
-            Setting("2 hosts, causal", True, True))
+SETTINGS = (Setting("in process, causal", False, True, 12, 3), Setting("2 hosts", True, False, 7, 1),
+            Setting("2 hosts, causal", True, True, 7, 1))
 
 
 class _Ranks:
@@ -87,20 +88,26 @@ def _plan(bench, problem, profile):
 
 def _measure(ranks, problem):
     """What was planned and what was measured, {schedule: Outcome}."""
-    rounds = {schedule: [] for schedule in SCHEDULES}
-    for _ in range(ROUNDS):
+    plans, results = ({schedule: [] for schedule in SCHEDULES} for _ in range(2))
+    for _ in range(ranks.setting.rounds):
         planned = _plan(ranks.bench, problem, ranks.calibrate())
         for schedule in SCHEDULES:
+            plans[schedule].append((planned[schedule]["total_s"], planned[schedule]["exposed_s"]))
+        for schedule in SCHEDULES * ranks.setting.runs_per_round:
             result = ranks.attend(problem, schedule)
-            rounds[schedule].append((planned[schedule]["total_s"], result["wall_s"], planned[schedule]["exposed_s"],
-                                     max(r["exposed_transfer_s"] + r["exposed_send_s"] for r in result["per_rank"])))
-    return {schedule: Outcome(*map(statistics.median, zip(*rounds[schedule]))) for schedule in SCHEDULES}
+            exposed = max(r["exposed_transfer_s"] + r["exposed_send_s"] for r in result["per_rank"])
+            results[schedule].append((result["wall_s"], exposed))
+    return {schedule: Outcome(*_medians(plans[schedule]), *_medians(results[schedule])) for schedule in SCHEDULES}
+
+
+def _medians(rows):
+    return map(statistics.median, zip(*rows))
 
 
 def _cable_mbit_per_s(bench, setting):
     """At which BREAK_EVEN tokens hide their hop: n = F / B * bytes per key / flops per pair, half of the pairs with a
     causal mask."""
-    flops = _Ranks(bench, Setting("", False, setting.causal), None).calibrate().flops
+    flops = _Ranks(bench, SETTINGS[0], None).calibrate().flops
     density = 0.5 if setting.causal else 1
     bytes_per_s = flops * (2 * HEAD_DIM * 4) / (4 * HEAD_DIM * density * BREAK_EVEN)
     return round(bytes_per_s * 8 / 1e6)
@@ -115,8 +122,8 @@ def _problem(multiple, causal):
 @dataclass(frozen=True)
 class Outcome:
     planned_s: float
-    measured_s: float
     planned_exposed_s: float
+    measured_s: float
     measured_exposed_s: float  # of the rank that waited longest
 
     @property
