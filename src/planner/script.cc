@@ -76,15 +76,15 @@ class Compiler {
   }
 
   void add(const Step& step) {
-    for (const Transfer& receive : step.receives)
-      append(Kind::kReceive, receive.parcel.cargo, receive.parcel.owner).link =
-          links_.of(receive.peer, rank_);
     for (std::size_t i = 0; i < step.sends.size(); ++i) {
       if (relay_.forwarded(step.step, i)) continue;
       const auto& [parcel, peer] = step.sends[i];
       if (parcel.cargo == Cargo::kPartials) take_accumulators(parcel.owner);
       append(Kind::kSend, parcel.cargo, parcel.owner).link = links_.of(rank_, peer);
     }
+    for (const Transfer& receive : step.receives)
+      append(Kind::kReceive, receive.parcel.cargo, receive.parcel.owner).link =
+          links_.of(receive.peer, rank_);
     for (std::size_t i = 0; i < step.receives.size(); ++i) {
       if (const int to = relay_.forward_to(step.step, i); to >= 0)
         append(Kind::kForward, step.receives[i].parcel.cargo, static_cast<int>(i)).link =

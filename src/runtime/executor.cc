@@ -81,18 +81,18 @@ void Executor::run(const RankTensors& tensors, const std::function<void(double)>
   if (progress) progress(1.0);
 }
 
-// As the steps say: post the receives and the sends, and already that what arrives goes on, then attend, then
+// As the steps say: post the sends and the receives, and already that what arrives goes on, then attend, then
 // wait for the receives.
 void Executor::run_lap(std::uint32_t lap) {
   lap_ = lap;
   begin_lap();
   for (const Step& step : plan_.steps) {
     arriving_.clear();
-    for (const Transfer& transfer : step.receives) arriving_.push_back(post_receive(step, transfer));
     // What came from others may have gone on as it arrived.
     for (std::size_t i = 0; i < step.sends.size(); ++i) {
       if (!relay_.forwarded(step.step, i)) send(step, step.sends[i]);
     }
+    for (const Transfer& transfer : step.receives) arriving_.push_back(post_receive(step, transfer));
     for (std::size_t i = 0; i < arriving_.size(); ++i) {
       if (const int to = relay_.forward_to(step.step, i); to >= 0) forward(step, arriving_[i], to);
     }

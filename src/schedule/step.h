@@ -37,7 +37,7 @@ struct Attend {
   friend bool operator==(const Attend&, const Attend&) = default;
 };
 
-// One step of one lap on one rank. Order within a step: post the receives, post the sends, attend, wait for
+// One step of one lap on one rank. Order within a step: post the sends, post the receives, attend, wait for
 // the receives, merge what arrived as partials, finish. What arrives is there from the next step on.
 struct Step {
   std::int32_t step = 0;

@@ -50,6 +50,8 @@ class OutgoingBlock {
 
   const Link& link() const noexcept { return link_; }
   bool bound() const noexcept { return header_ != nullptr; }
+  // Not before its checksum is computed.
+  bool about_to_start() const noexcept { return bound() && operations_.empty(); }
   // It has arrived: with this header, whose checksum is right.
   void bind(MessageHeader header, std::span<const std::byte> payload);
 
@@ -76,6 +78,8 @@ class IncomingBlock {
   IncomingBlock(const Link& link, std::span<std::byte> buffer) : link_(link), buffer_(buffer) {}
 
   const Link& link() const noexcept { return link_; }
+  // Whether its payload may come; before, only its header may.
+  bool lets_come() const noexcept { return stage_ > Stage::kHeader; }
   // Throws TransportError when what arrives is not what is due: another sequence number, more than the buffer
   // holds, not as much as the header says, or with another checksum.
   bool pump(Wire& wire);

@@ -292,7 +292,8 @@ bool WireTransport::pump_running() {
   if (now - last_pump_ > clock_.deadline() / 4) control_.forgive_silence();
   last_pump_ = now;
   bool moved = false;
-  for (auto& [request, block] : receives_) moved |= block.pump(*wire_);
+  for (auto& [request, block] : receives_)
+    if (block.lets_come() || !about_to_send(block.link().peer)) moved |= block.pump(*wire_);
   for (auto& [request, send] : sends_) {
     bind_if_there(send);
     moved |= send.block.pump(*wire_);
@@ -314,6 +315,15 @@ bool WireTransport::pump_running() {
   else
     check_silence(now);
   return moved;
+}
+
+// What comes from there waits for that. The word that a block may come would otherwise start a transfer
+// behind which the other's word for this rank's block queues up, on their one connection: blocks that could
+// pass each other would take turns.
+bool WireTransport::about_to_send(int peer) const {
+  return std::ranges::any_of(sends_, [&](const auto& entry) {
+    return entry.second.block.link().peer == peer && entry.second.block.about_to_start();
+  });
 }
 
 void WireTransport::pump_heartbeat() {

@@ -89,6 +89,7 @@ class WireTransport final : public Transport {
   void bind_if_there(Outgoing& send);
   void pump_stopping();
   void pump_closing();
+  bool about_to_send(int peer) const;
   void pump_heartbeat();
   int silent_rank(Clock::time_point now, Clock::duration silence) const;
   void check_silence(Clock::time_point now);
