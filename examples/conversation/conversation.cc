@@ -16,15 +16,16 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -36,7 +37,7 @@ struct Options {
   int ranks = 4;
   std::string turns = "6144,48,1x12,700,1x12,2048,1x4";
   std::string machine = "cpu-25gbe";
-  std::optional<kvring::ScheduleKind> schedule;
+  std::string schedule;  // empty: the cheapest
 };
 
 struct Group {
@@ -44,24 +45,46 @@ struct Group {
   std::int64_t times = 1;
 };
 
+constexpr std::int64_t kMostTokens = 1 << 29;
+
+// 0 for what is no number from 1 to kMostTokens.
+std::int64_t parse_count(std::string_view text) {
+  std::int64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const bool good =
+      error == std::errc() && end == text.data() + text.size() && count >= 1 && count <= kMostTokens;
+  return good ? count : 0;
+}
+
 // "6144,48,1x12": a turn of 6,144 tokens, one of 48, twelve of one.
-std::vector<Group> parse_turns(const std::string& text) {
+std::vector<Group> parse_turns(std::string_view text) {
   std::vector<Group> turns;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
+  std::int64_t tokens = 0;
+  for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
-    Group group;
-    char rest = 0;
-    const std::string part = text.substr(begin, end - begin);
-    const int read = std::sscanf(part.c_str(), "%ldx%ld%c", &group.tokens, &group.times, &rest);
-    if (read < 1 || read > 2 || group.tokens < 1 || group.times < 1 ||
-        (read == 1 && part.find('x') != part.npos))
+    const std::string_view part = text.substr(begin, end - begin);
+    const std::size_t x = part.find('x');
+    const Group group{parse_count(part.substr(0, x)), x == part.npos ? 1 : parse_count(part.substr(x + 1))};
+    if (group.tokens == 0 || group.times == 0)
       throw kvring::InvalidArgument(fmt::format(
           "--turns has '{}'; it must be a list of TOKENS or TOKENSxTIMES, such as 6144,48,1x12", part));
+    tokens += group.tokens * group.times;
+    if (tokens > kMostTokens)
+      throw kvring::InvalidArgument(fmt::format(
+          "--turns has more than {} tokens with '{}'; give fewer or shorter turns", kMostTokens, part));
     turns.push_back(group);
     begin = end + 1;
   }
   return turns;
+}
+
+std::optional<kvring::ScheduleKind> parse_schedule(const std::string& text) {
+  if (text.empty()) return {};
+  if (text == "ring") return kvring::ScheduleKind::kRing;
+  if (text == "pass-q") return kvring::ScheduleKind::kPassQ;
+  if (text == "tree") return kvring::ScheduleKind::kTree;
+  throw kvring::InvalidArgument(
+      fmt::format("--schedule is '{}'; over a cache it must be ring, pass-q or tree", text));
 }
 
 kvring::Problem model_layer(std::int64_t tokens) {
@@ -116,7 +139,7 @@ Outputs converse(kvring::Transport& transport, const Options& options, const std
   of_cache.shape = model_layer(tokens);
   of_cache.capacity = tokens;
   of_cache.machine = options.machine;
-  of_cache.schedule = options.schedule;
+  of_cache.schedule = parse_schedule(options.schedule);
   kvring::KvCache cache(of_cache, transport);
   const kvring::Problem& p = of_cache.shape;
   Outputs outputs;
@@ -240,12 +263,8 @@ int main(int argc, char** argv) {
   app.add_option("--turns", options.turns, "Turn lengths, TOKENS or TOKENSxTIMES")->capture_default_str();
   app.add_option("--machine", options.machine, "A name of kvring plan --machine, or a profile's file")
       ->capture_default_str();
-  const std::map<std::string, kvring::ScheduleKind> schedules = {{"ring", kvring::ScheduleKind::kRing},
-                                                                 {"pass-q", kvring::ScheduleKind::kPassQ},
-                                                                 {"tree", kvring::ScheduleKind::kTree}};
   app.add_option("--schedule", options.schedule,
-                 "For every turn; without it the cheapest of ring, pass-q, tree")
-      ->transform(CLI::CheckedTransformer(schedules).description("ring, pass-q or tree"));
+                 "For every turn: ring, pass-q or tree; without it the cheapest of them");
   CLI11_PARSE(app, argc, argv);
 #ifdef CONVERSATION_WITH_MPI
   if (std::getenv("OMPI_COMM_WORLD_SIZE") || std::getenv("PMI_RANK") || std::getenv("PMIX_RANK")) {

@@ -18,7 +18,6 @@
 #include "cli/machine_profile.h"
 #include "cli/measured_calls.h"
 #include "kvring/ring.h"
-#include "kvring/version.h"
 #include "peak/peak.h"
 #include "tensor/buffer.h"
 
@@ -204,13 +203,12 @@ std::optional<Json> calibrate(Team& team) {
               const std::vector<std::string> all = transport.allgather(mine.dump(), "the measurements");
               if (transport.rank() != 0) return;
               std::vector<Measured> ranks;
-
               for (const std::string& text : all)
                 ranks.push_back(nlohmann::json::parse(text).get<Measured>());
               machine =
                   machine_profile(ranks, threads,
-                                  fmt::format("kvring {} plan --calibrate, {} ranks over {} on {}", version(),
-                                              ranks.size(), team.transport(), machine_text(machine_json())));
+                                  fmt::format("kvring plan --calibrate, {} ranks over {} on {}", ranks.size(),
+                                              team.transport(), machine_text(machine_json())));
             },
             {},
             [](Transport&) {}});

@@ -56,6 +56,7 @@ void refuse_overwriting(const JobOptions& options, const std::vector<OutputPlan>
   const auto refuse = [](const std::string& path, const char* what) {
     throw InvalidArgument(fmt::format("the output {} is {} as well; write to another file", path, what));
   };
+  check_output("--trace", options.trace);
   std::vector<std::string> paths;
   for (const OutputPlan& output : outputs) paths.push_back(output.path);
   for (const std::string& path : paths)
@@ -112,6 +113,15 @@ bool same_file(const std::string& a, const std::string& b) {
     return fs::weakly_canonical(fs::absolute(path, error), error);
   };
   return whole(a) == whole(b);
+}
+
+void check_output(const char* flag, const std::optional<std::string>& output,
+                  const std::optional<std::string>& input) {
+  if (!output) return;
+  if (output->empty()) throw InvalidArgument(fmt::format("{} is empty; it must be the path of a file", flag));
+  std::error_code error;
+  if (input && std::filesystem::exists(*input, error) && same_file(*input, *output))
+    throw InvalidArgument(fmt::format("the output {} is an input as well; write to another file", *output));
 }
 
 void check_heads_per_lap(const RingOptions& ring, const Problem& p) {

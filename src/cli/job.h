@@ -35,6 +35,11 @@ struct Job {
 // However the two are spelled; also where neither exists yet.
 bool same_file(const std::string& a, const std::string& b);
 
+// Throws InvalidArgument for an output without a name, or one that would take the place of the input, if that
+// is a file.
+void check_output(const char* flag, const std::optional<std::string>& output,
+                  const std::optional<std::string>& input = {});
+
 // Throws InvalidArgument for more KV heads per lap than there are.
 void check_heads_per_lap(const RingOptions& ring, const Problem& problem);
 

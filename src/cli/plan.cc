@@ -7,6 +7,7 @@
 #include "cli/calibrate.h"
 #include "cli/command.h"
 #include "cli/exit_code.h"
+#include "cli/job.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"
 #include "cli/team.h"
@@ -33,15 +34,22 @@ struct Options {
   bool json = false;
 };
 
+void refuse_flags_of_a_plan(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || name == "--calibrate" || name == "--ranks" || name == "--json") continue;
+    throw InvalidArgument(fmt::format(
+        "--calibrate measures this machine and plans nothing: it goes with --ranks and --json, not "
+        "with {}; give the file that it writes to --machine in a run of its own",
+        name));
+  }
+}
+
 // Under mpirun every process measures, and the one with rank 0 writes.
 int run_calibrate(const Options& options) {
-  const PlanOptions& o = options.plan;
-  if (o.machine || o.ranks_per_node || o.mesh || o.q_heads || o.head_dim || o.seq_len || options.plot)
-    throw InvalidArgument(
-        "--calibrate measures this machine and plans nothing: it goes with --ranks alone; give the "
-        "file that it writes to --machine in a run of its own");
+  check_output("--calibrate", options.calibrate);
   TeamSpec spec;
-  if (o.ranks) spec.ranks = parse_count("--ranks", *o.ranks, kMostPlanRanks);
+  if (options.plan.ranks) spec.ranks = parse_count("--ranks", *options.plan.ranks, kMostPlanRanks);
   const std::unique_ptr<Team> team = make_team(spec);
   const auto machine = calibrate(*team);
   if (!machine) return kDone;
@@ -55,7 +63,7 @@ int run_calibrate(const Options& options) {
 }
 
 int run_plan(const Options& options) {
-  if (options.calibrate) return run_calibrate(options);
+  check_output("--plot", options.plot, options.plan.machine);
   const PlanQuery query = understand(options.plan);
   const Plan plan = make_plan(query);
   if (options.plot) write_text_file(*options.plot, regimes_svg(make_regimes(query, plan.placement)));
@@ -83,7 +91,12 @@ Command add_plan(CLI::App& program) {
       ->type_name("F.json")
       ->group("Machine");
   app->add_flag("--json", o->json, "Print one JSON object")->disable_flag_override()->group("Output");
-  return {app, [o] { return run_plan(*o); }, [o] { return o->json; }};
+  const auto run = [app, o] {
+    if (!o->calibrate) return run_plan(*o);
+    refuse_flags_of_a_plan(*app);
+    return run_calibrate(*o);
+  };
+  return {app, run, [o] { return o->json; }};
 }
 
 }  // namespace kvring::cli

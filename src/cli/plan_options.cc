@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <set>
 #include <string_view>
 
 #include "cli/flag.h"
@@ -14,8 +15,8 @@ namespace {
 
 using Text = std::optional<std::string>;
 
-// Bounds far above any model; they keep products of a few of them in 64 bits.
-constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+const std::int64_t kMostTokens = Problem().tile << 20;  // of a document: 2^20 tiles
+// Far above any model; it keeps products of a few of them in 64 bits.
 constexpr std::int64_t kMostWidth = 1 << 24;
 
 std::int64_t number(const char* flag, const Text& text, std::int64_t otherwise, std::int64_t most) {
@@ -34,6 +35,7 @@ std::int64_t required(const char* flag, const Text& text, const char* example, s
 Mesh parse_mesh(const std::string& text) {
   Mesh mesh;
   std::string_view rest = text;
+  std::set<std::string_view> given;
   for (;;) {
     const std::size_t comma = std::min(rest.find(','), rest.size());
     const std::string_view part = rest.substr(0, comma);
@@ -48,6 +50,8 @@ Mesh parse_mesh(const std::string& text) {
           fmt::format("--mesh is '{}'; it must be degrees of tensor, pipeline and data parallelism, such as "
                       "tp=8,pp=2,dp=4",
                       text));
+    if (!given.insert(name).second)
+      throw InvalidArgument(fmt::format("--mesh is '{}'; it gives {} twice", text, name));
     *degree =
         number(fmt::format("{} of --mesh", name).c_str(), std::string(part.substr(equals + 1)), 1, 1 << 20);
     if (comma == rest.size()) return mesh;
@@ -74,6 +78,10 @@ std::optional<Model> understand_model(const PlanOptions& o, const Problem& p) {
         "{} is missing: a whole model needs --params, or --hidden, --ffn and --vocab", !o.hidden ? "--hidden"
                                                                                        : !o.ffn  ? "--ffn"
                                                                                                 : "--vocab"));
+  if (o.params && (o.ffn || o.vocab))
+    throw InvalidArgument(
+        fmt::format("--params counts all parameters, so that {} would change nothing; leave it out",
+                    o.ffn ? "--ffn" : "--vocab"));
   Model model;
   model.hidden = number("--hidden", o.hidden, p.q_heads * p.head_dim, kMostWidth);
   model.ffn = number("--ffn", o.ffn, 0, kMostWidth);

@@ -6,7 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -176,8 +175,9 @@ std::string simulation_text(const Played& played) {
   if (traced && s.laps_told < s.laps)
     text += fmt::format("the trace holds the first {} of {} laps\n", s.laps_told, s.laps);
   if (s.stall) return text + stall_text(*s.stall, s.steps) + "\n";
-  text += fmt::format("takes {}, of which the ranks compute {} (planned: {})\n", seconds_text(s.total_s),
-                      percent_text(s.efficiency), seconds_text(price_schedule(schedule, setting).total_s));
+  text += fmt::format("takes {} (planned: {}); computing alone, evenly shared, would take {} of it\n",
+                      seconds_text(s.total_s), seconds_text(price_schedule(schedule, setting).total_s),
+                      percent_text(s.efficiency));
   const auto by_exposed = [](const RankTimes& a, const RankTimes& b) { return exposed(a) < exposed(b); };
   const auto worst = std::max_element(s.ranks.begin(), s.ranks.end(), by_exposed);
   double sum = 0;
@@ -186,7 +186,7 @@ std::string simulation_text(const Played& played) {
       "in the {} of {} laps played, {}: a rank waits {}, at most rank {} with {} ({} for late senders, {} "
       "for "
       "transfers, {} for sends)\n",
-      s.laps_played, s.laps, seconds_text(s.played_s),
+      count_text(s.laps_played), count_text(s.laps), seconds_text(s.played_s),
       seconds_text(sum / static_cast<double>(s.ranks.size())), worst - s.ranks.begin(),
       seconds_text(exposed(*worst)), seconds_text(worst->late_s), seconds_text(worst->transfer_s),
       seconds_text(worst->send_s));
@@ -195,17 +195,13 @@ std::string simulation_text(const Played& played) {
                             s.path.transfers, seconds_text(s.path.transfer_s));
 }
 
-void check_trace(const Options& o) {
-  std::error_code error;
-  if (o.trace && std::filesystem::exists(*o.plan.machine, error) && same_file(*o.trace, *o.plan.machine))
-    throw InvalidArgument(fmt::format("the output {} is an input as well; write to another file", *o.trace));
-}
-
 int run_simulate(const Options& options) {
   const PlanQuery query = understand(options.plan);
-  if (!query.ranks) throw InvalidArgument("--ranks is missing: the ring size, such as 64");
+  if (!query.ranks)
+    throw InvalidArgument(fmt::format("--ranks is {}: a simulation is of a ring size, such as 64",
+                                      options.plan.ranks.value_or("missing")));
   SimulationOptions simulation_options = understand_simulation(options);
-  check_trace(options);
+  check_output("--trace", options.trace, options.plan.machine);
   const Setting setting(query.machine, query.workload, {*query.ranks, query.ranks_per_node, {}});
   const ScheduleKind schedule = options.schedule ? parse_schedule(*options.schedule) : ScheduleKind::kRing;
   std::optional<SimulatedTrace> trace;
@@ -230,6 +226,7 @@ Command add_simulate(CLI::App& program) {
   CLI::App* app = program.add_subcommand("simulate", kDescription);
   auto o = std::make_shared<Options>();
   add_machine_flags(*app, o->plan);
+  app->get_option("--ranks")->type_name("P")->description("Ring size");
   add_workload_flags(*app, o->plan);
   const auto add = [&](const char* flag, std::optional<std::string>& value, const char* type,
                        const char* help) {
@@ -240,7 +237,8 @@ Command add_simulate(CLI::App& program) {
   add("--seed", o->seed, "N", "Of the jitter (default 0)");
   add("--faults", o->faults, "LIST",
       "slow=RANK:FACTOR, link=RANK:FACTOR (to the next rank), stop=RANK:SECONDS");
-  add("--timeout", o->timeout, "S", "A rank gives up after S seconds without progress (default 30)");
+  add("--timeout", o->timeout, "S",
+      "Where a rank has stopped, others give up after S seconds without progress (default 30)");
   app->add_option("--trace", o->trace, "Gets what each rank did when, for Perfetto and kvring trace")
       ->type_name("F.json")
       ->group("Output");

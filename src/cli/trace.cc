@@ -89,6 +89,7 @@ void write_picture(const std::string& path, const Trace& trace, double span_s) {
 int run_trace(const TraceOptions& options) {
   if (options.input.empty())
     throw InvalidArgument("no trace: give the file that attend or simulate --trace F.json wrote");
+  check_output("--output", options.output);
   if (options.output && same_file(options.input, *options.output))
     throw InvalidArgument(
         fmt::format("the output {} is the trace itself; write to another file", *options.output));

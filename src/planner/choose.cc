@@ -74,10 +74,13 @@ std::string ring_reason(const Setting& s, const Price& ring) {
 
 std::string other_reason(const Setting& s, const Price& best, const std::vector<Price>& prices) {
   const Price& ring = prices.front();
+  if (!ring.fits)
+    return fmt::format(
+        "{}: it holds {} a rank, where the ring would hold {}, which does not fit; it takes {}", best.name,
+        decimal_bytes_text(static_cast<double>(ledger_total(best.memory))),
+        decimal_bytes_text(static_cast<double>(ledger_total(ring.memory))), seconds_text(best.total_s));
   const std::string against =
-      ring.usable()
-          ? fmt::format("{} against {} of the ring", seconds_text(best.total_s), seconds_text(ring.total_s))
-          : fmt::format("{}; the ring does not fit", seconds_text(best.total_s));
+      fmt::format("{} against {} of the ring", seconds_text(best.total_s), seconds_text(ring.total_s));
   const std::string sizes = fmt::format("{} per message where the ring moves {} of keys and values per hop",
                                         decimal_bytes_text(static_cast<double>(best.bytes_per_hop)),
                                         decimal_bytes_text(static_cast<double>(ring.bytes_per_hop)));
@@ -112,23 +115,25 @@ Choice more_ranks(const PlanQuery& query, const Setting& s) {
   for (int ranks = s.ranks() * 2; ranks <= kMostPlanRanks; ranks *= 2) {
     Placement placement = s.placement();
     placement.ranks = ranks;
-    if (static_cast<double>(ring_memory(query.machine, query.workload, placement).total()) > limit) continue;
+    const auto kind = fitting_schedule(query.machine, query.workload, placement);
+    if (!kind) continue;
     choice.name = "more-ranks";
-    choice.reason = fmt::format(
-        "more-ranks: {} {} would hold {} each, more than the {} there are; a ring of {} fits", s.ranks(),
-        s.ranks() == 1 ? "rank" : "ranks", decimal_bytes_text(static_cast<double>(s.memory().total())),
-        decimal_bytes_text(limit), ranks);
     choice.run_ranks = ranks;
-    choice.run_schedule = "ring";
+    choice.run_schedule = schedule_name(*kind);
+    choice.reason = fmt::format(
+        "more-ranks: {} {} would hold {} each, more than the {} there are; {} on {} ranks fits", s.ranks(),
+        s.ranks() == 1 ? "rank" : "ranks", decimal_bytes_text(static_cast<double>(s.memory().total())),
+        decimal_bytes_text(limit), choice.run_schedule, ranks);
     return choice;
   }
   choice.name = "nothing-fits";
   choice.reason = fmt::format(
-      "nothing-fits: a rank would hold {} ({} of them the model) of {}, and no ring of up to {} ranks lowers "
-      "that "
-      "enough; cut the model further with --mesh tp=N,pp=N or --zero",
-      decimal_bytes_text(static_cast<double>(s.memory().total())), decimal_bytes_text(model),
-      decimal_bytes_text(limit), kMostPlanRanks);
+      "nothing-fits: a rank would hold {}{} of {}, and no ring of up to {} ranks lowers that enough; {}",
+      decimal_bytes_text(static_cast<double>(s.memory().total())),
+      query.workload.model ? fmt::format(" ({} of them the model)", decimal_bytes_text(model)) : "",
+      decimal_bytes_text(limit), kMostPlanRanks,
+      query.workload.model ? "cut the model further with --mesh tp=N,pp=N or --zero"
+                           : "cut heads with --mesh tp=N, or plan for fewer tokens");
   return choice;
 }
 

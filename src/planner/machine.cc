@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "kvring/error.h"
 #include "planner/catalogue.h"
@@ -17,6 +18,8 @@ namespace kvring {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr std::size_t kLongestName = 40;  // that fits into pictures
 
 // An object of the file, with the path to it for messages. Every key must be asked for: one that nobody knows
 // is a misspelt one.
@@ -28,24 +31,38 @@ class Reader {
       refuse(path_.empty() ? "the file" : path_.substr(0, path_.size() - 1), "must be an object in braces");
   }
 
-  bool has(const char* key) const { return json_.contains(key); }
+  bool has(const char* key) {
+    known_.insert(key);
+    return json_.contains(key);
+  }
 
   std::string text(const char* key) {
-    known_.emplace_back(key);
+    known_.insert(key);
     const auto it = json_.find(key);
     if (it == json_.end()) return "";
     if (!it->is_string()) refuse(path_ + key, fmt::format("is {}; it must be text", it->dump()));
     return it->get<std::string>();
   }
 
+  // Short and printable, for tables and pictures.
+  std::string name(const char* key) {
+    const std::string name = text(key);
+    const bool printable =
+        std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; });
+    if (!printable || name.size() > kLongestName)
+      refuse(path_ + key,
+             fmt::format("{}; it must be at most {} characters, all printable",
+                         printable ? fmt::format("has {} characters", name.size()) : "has control characters",
+                         kLongestName));
+    return name;
+  }
+
   Reader object(const char* key) {
-    known_.emplace_back(key);
     if (!has(key)) refuse(path_ + key, "is missing");
     return {json_[key], path_ + key + ".", where_};
   }
 
   Figure figure(const char* key, double least, double most) {
-    known_.emplace_back(key);
     const std::string name = path_ + key;
     if (!has(key)) refuse(name, "is missing; it must be a number, or an object with value, kind and source");
     Figure figure;
@@ -54,9 +71,8 @@ class Reader {
       Reader inner(*value, name + ".", where_);
       figure.kind = inner.text("kind");
       figure.source = inner.text("source");
-      inner.known_.emplace_back("value");
-      inner.finish();
       if (!inner.has("value")) refuse(name + ".value", "is missing");
+      inner.finish();
       value = &inner.json_["value"];
     }
     if (!value->is_number()) refuse(name, fmt::format("is {}; it must be a number", value->dump()));
@@ -76,8 +92,9 @@ class Reader {
   // Throws if there is a key that was not asked for.
   void finish() const {
     for (const auto& [key, value] : json_.items()) {
-      if (std::find(known_.begin(), known_.end(), key) == known_.end())
-        refuse(path_ + key, fmt::format("is no key of a machine; here stand {}", fmt::join(known_, ", ")));
+      if (!known_.contains(key))
+        refuse(path_ + key,
+               fmt::format("is no key of a machine; here may stand {}", fmt::join(known_, ", ")));
     }
   }
 
@@ -89,7 +106,7 @@ class Reader {
   const Json& json_;
   std::string path_;
   std::string_view where_;
-  std::vector<std::string> known_;
+  std::set<std::string> known_;
 };
 
 // Bounds far outside any machine: they keep every later product finite.
@@ -106,7 +123,7 @@ Link read_link(Reader& reader) {
 Machine read_machine(const Json& json, std::string_view where) {
   Reader reader(json, "", where);
   Machine machine;
-  machine.name = reader.text("name");
+  machine.name = reader.name("name");
   machine.description = reader.text("description");
   Reader flops = reader.object("flops_per_s");
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
@@ -141,6 +158,9 @@ Machine read_machine(const Json& json, std::string_view where) {
 Json parse_json(const std::string& text, std::string_view where) {
   try {
     return Json::parse(text);
+  } catch (const Json::out_of_range&) {
+    throw InputFile(
+        fmt::format("{}: a number is too large to be read; figures are at most {:g}", where, kMost));
   } catch (const Json::parse_error& error) {
     throw InputFile(fmt::format("{}: not JSON at byte {}; a machine is an object like those of the catalogue",
                                 where, error.byte));
@@ -191,7 +211,8 @@ Machine find_machine(const std::string& name_or_file) {
   std::ifstream file(name_or_file, std::ios::binary);
   if (!file) throw InputFile(fmt::format("{}: cannot be read", name_or_file));
   Machine machine = parse_machine({std::istreambuf_iterator<char>(file), {}}, name_or_file);
-  if (machine.name.empty()) machine.name = std::filesystem::path(name_or_file).stem();
+  if (machine.name.empty())
+    machine.name = std::filesystem::path(name_or_file).stem().string().substr(0, kLongestName);
   return machine;
 }
 

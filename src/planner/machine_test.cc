@@ -80,7 +80,9 @@ TEST(Machine, ATypeItHasNotIsNamed) {
 
 TEST(Machine, BadFilesAreRefusedByName) {
   EXPECT_EQ(message_of(kPlain), "no error");
-  const auto with = [](const char* from, const char* to) { return message_of(replaced(kPlain, from, to)); };
+  const auto with = [](const char* from, const std::string& to) {
+    return message_of(replaced(kPlain, from, to));
+  };
   EXPECT_THAT(with("\"memory_bytes\": 8e9,", ""), HasSubstr("m.json: memory_bytes is missing"));
   EXPECT_THAT(with("8e9", "\"8 GB\""), HasSubstr("memory_bytes is \"8 GB\"; it must be a number"));
   EXPECT_THAT(with("8e9", "-1"), HasSubstr("memory_bytes is -1; it must be 1 to"));
@@ -94,6 +96,16 @@ TEST(Machine, BadFilesAreRefusedByName) {
   EXPECT_THAT(with("\"bytes_per_s\": 1e10", "\"bytes_per_s\": 0"), HasSubstr("within_node.bytes_per_s is 0"));
   EXPECT_THAT(with("{\"f32\": 1e12}", "1e12"), HasSubstr("flops_per_s must be an object"));
   EXPECT_THAT(with("{\"f32\": 1e12}", "{\"f64\": 1e12}"), HasSubstr("flops_per_s.f64 is no key"));
+  EXPECT_THAT(with("{\"f32\": 1e12}", "{\"value\": 1}"), HasSubstr("here may stand bf16, f16, f32"));
+  EXPECT_THAT(with("\"latency_s\"", "\"latency\": 1, \"latency_s\""),
+              HasSubstr("here may stand bytes_per_s, computing_s_per_byte, latency_s, links"));
+  EXPECT_THAT(with("8e9", "8e999"), HasSubstr("m.json: a number is too large to be read"));
+  const auto named = [&](const std::string& name) {
+    return with("\"threads\"", "\"name\": \"" + name + "\", \"threads\"");
+  };
+  EXPECT_EQ(named(std::string(40, 'n')), "no error");
+  EXPECT_THAT(named(std::string(41, 'n')), HasSubstr("name has 41 characters; it must be at most 40"));
+  EXPECT_THAT(named("two\\nlines"), HasSubstr("name has control characters"));
   EXPECT_THAT(message_of("[1]"), HasSubstr("m.json: the file must be an object"));
   EXPECT_THAT(message_of("{"), HasSubstr("m.json: not JSON at byte 2"));
   EXPECT_THAT(message_of(""), HasSubstr("not JSON"));

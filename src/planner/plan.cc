@@ -7,21 +7,16 @@
 namespace kvring {
 namespace {
 
-bool holds(const PlanQuery& query, const Placement& placement) {
-  return static_cast<double>(ring_memory(query.machine, query.workload, placement).total()) <=
-         query.machine.memory_bytes.value;
-}
-
 int most_ranks(const PlanQuery& query, const Mesh& mesh) {
   if (query.machine.between_nodes) return kMostPlanRanks;
   const int devices = query.ranks_per_node > 0 ? query.ranks_per_node : query.machine.node_ranks();
   return std::max<int>(1, static_cast<int>(devices / mesh.tensor));
 }
 
-// The smallest ring of 1, 2, 4, ... ranks that holds the workload; 0 for none.
-int smallest_ring(const PlanQuery& query, const Mesh& mesh) {
+// The fewest of 1, 2, 4, ... ranks that hold the workload, with any schedule; 0 for none.
+int fewest_ranks(const PlanQuery& query, const Mesh& mesh) {
   for (int ranks = 1; ranks <= std::min(kMostPlanRanks, most_ranks(query, mesh)); ranks *= 2) {
-    if (holds(query, {ranks, query.ranks_per_node, mesh})) return ranks;
+    if (fitting_schedule(query.machine, query.workload, {ranks, query.ranks_per_node, mesh})) return ranks;
   }
   return 0;
 }
@@ -37,13 +32,13 @@ std::vector<Mesh> meshes(const PlanQuery& query) {
   return all;
 }
 
-// The fewest devices that hold the workload; less tensor parallelism where that is a tie. Where no ring does,
+// The fewest devices that hold the workload; less tensor parallelism where that is a tie. Where none do,
 // one rank, so that there is something to say.
 Placement find_placement(const PlanQuery& query) {
   Placement best{1, query.ranks_per_node, query.mesh.value_or(Mesh())};
   std::int64_t devices = 0;
   for (const Mesh& mesh : meshes(query)) {
-    const std::int64_t ranks = smallest_ring(query, mesh);
+    const std::int64_t ranks = fewest_ranks(query, mesh);
     if (ranks == 0 || (devices > 0 && ranks * mesh.tensor >= devices)) continue;
     devices = ranks * mesh.tensor;
     best = {static_cast<int>(ranks), query.ranks_per_node, mesh};

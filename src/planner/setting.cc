@@ -7,6 +7,7 @@
 
 #include "kvring/error.h"
 #include "planner/model.h"
+#include "schedule/step.h"
 
 namespace kvring {
 namespace {
@@ -68,6 +69,18 @@ RankMemory ring_memory(const Machine& machine, const Workload& whole, const Plac
   const Workload share = ring_share(whole, placement.mesh);
   const Layouts layouts = make_layouts(share.layout, share.problem, placement.ranks);
   return memory_of(ScheduleKind::kRing, machine, whole, share, placement, layouts);
+}
+
+std::optional<ScheduleKind> fitting_schedule(const Machine& machine, const Workload& whole,
+                                             const Placement& placement) {
+  const Workload share = ring_share(whole, placement.mesh);
+  const Layouts layouts = make_layouts(share.layout, share.problem, placement.ranks);
+  for (const ScheduleKind kind : kSchedules) {
+    if (!schedule_refusal(kind, share.problem, placement.ranks).empty()) continue;
+    const RankMemory memory = memory_of(kind, machine, whole, share, placement, layouts);
+    if (static_cast<double>(memory.total()) <= machine.memory_bytes.value) return kind;
+  }
+  return {};
 }
 
 Setting::Setting(const Machine& machine, const Workload& whole, const Placement& placement)

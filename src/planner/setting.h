@@ -35,6 +35,9 @@ struct RankMemory {
   std::int64_t total() const { return ledger_total(attention) + ledger_total(model); }
 };
 RankMemory ring_memory(const Machine& machine, const Workload& whole, const Placement& placement);
+// The first schedule, the ring first, that can serve the workload there and that the machine's memory holds.
+std::optional<ScheduleKind> fitting_schedule(const Machine& machine, const Workload& whole,
+                                             const Placement& placement);
 
 // What a schedule does and holds; the same on every machine of as many ranks per node and as much memory.
 struct ScheduleFacts {

@@ -38,7 +38,8 @@ std::string count_text(std::int64_t count) {
 }
 
 std::string decimal_bytes_text(double bytes) {
-  constexpr std::array<Unit, 5> kUnits = {{{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}}};
+  constexpr std::array<Unit, 7> kUnits = {
+      {{"EB", 1e18}, {"PB", 1e15}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"B", 1}}};
   return scaled(bytes, kUnits);
 }
 

@@ -104,6 +104,8 @@ TEST_F(Plan, TakesAMachineFile) {
   EXPECT_EQ(kvring(with({"4"})).code, 0);
   EXPECT_THAT(refusal(with({"5"})), HasSubstr("no links between nodes: at most 4 ranks, not 5"));
   EXPECT_THAT(refusal(with({"4", "--dtype", "f32"})), HasSubstr("no rate for dtype f32; it has bf16"));
+  EXPECT_THAT(refusal(with({"4", "--plot", "m.json"})), HasSubstr("the output m.json is an input as well"));
+  EXPECT_EQ(kvring(with({"4"})).code, 0);
   write_file(file("m.json"), "{\"memory\": 1}");
   EXPECT_THAT(refusal(with({"4"}), 3), HasSubstr("m.json: flops_per_s is missing"));
 }
@@ -121,6 +123,8 @@ TEST_F(Plan, CalibrateWritesAMachineThatPlansAndSimulates) {
   }
   EXPECT_THAT(refusal_of({"--calibrate", "here.json"}),
               HasSubstr("--calibrate measures this machine and plans nothing"));
+  EXPECT_THAT(refusal({"plan", "--calibrate", "here.json", "--dtype", "f32"}), HasSubstr("not with --dtype"));
+  EXPECT_THAT(refusal({"plan", "--calibrate", ""}), HasSubstr("--calibrate is empty"));
 }
 
 TEST_F(Plan, EveryFlagNamesWhatIsWrong) {
@@ -143,6 +147,12 @@ TEST_F(Plan, EveryFlagNamesWhatIsWrong) {
   EXPECT_THAT(refusal_of({"--layout", "zigzog"}), HasSubstr("did you mean zigzag?"));
   EXPECT_THAT(refusal_of({"--mesh", "tp"}), HasSubstr("--mesh is 'tp'"));
   EXPECT_THAT(refusal_of({"--mesh", "cp=2"}), HasSubstr("such as tp=8,pp=2,dp=4"));
+  EXPECT_THAT(refusal_of({"--mesh", "tp=2,tp=4"}), HasSubstr("it gives tp twice"));
+  EXPECT_THAT(
+      refusal({"plan", "--machine", "h100", "--q-heads", "8", "--head-dim", "64", "--seq-len", "536870913"}),
+      HasSubstr("--seq-len is 536870913; it must be 1 to 536870912"));
+  EXPECT_THAT(refusal_of({"--plot", ""}), HasSubstr("--plot is empty"));
+  EXPECT_THAT(refusal_of({"--params", "7e9", "--vocab", "100"}), HasSubstr("--vocab would change nothing"));
   EXPECT_THAT(refusal_of({"--mesh", "tp=0"}), HasSubstr("tp of --mesh is 0"));
   EXPECT_THAT(refusal_of({"--mesh", "tp=5"}),
               HasSubstr("--mesh tp=5 does not divide the 32 query heads; tp=4 does"));

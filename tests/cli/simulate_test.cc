@@ -117,6 +117,13 @@ TEST_F(Simulate, TracesWhatARunDoes) {
   }
 }
 
+TEST_F(Simulate, NeedsARingSizeAndAnOutputWithAName) {
+  EXPECT_THAT(simulate({}).err, HasSubstr("--ranks is missing: a simulation is of a ring size"));
+  EXPECT_THAT(simulate({"--ranks", "auto"}).err,
+              HasSubstr("--ranks is auto: a simulation is of a ring size"));
+  EXPECT_THAT(simulate({"--ranks", "4", "--trace", ""}).err, HasSubstr("--trace is empty"));
+}
+
 TEST_F(Simulate, ATraceReadsAsTheReportDoes) {
   const auto report =
       simulate({"--ranks", "16", "--faults", "slow=3:1.5", "--trace", "run.json", "--json"}).json();

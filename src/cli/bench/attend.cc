@@ -156,7 +156,7 @@ std::string measured_text(const std::string& name, const Json& m, int repeats) {
 std::string bench_text(const Json& run) {
   const int repeats = run["repeats"].get<int>();
   const int ranks = run["ranks"].get<int>();
-  std::string text = machine_text(run["machine"]) + setup_text(run) + "\n" +
+  std::string text = machine_text(run["machine"]) + "\n" + setup_text(run) + "\n" +
                      measured_text(fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s"), run, repeats);
   if (const Json& one = run["one_rank"]; !one.is_null())
     text +=

@@ -70,7 +70,7 @@ int run_bench_kernel(const BenchKernelOptions& options) {
   const ReadBandwidth reads(plan.array_bytes);
   const Json machine = machine_json();
   const Json peak = peak_json(measure_peaks(1), reads.gbytes_per_s(1));
-  if (!options.json) fmt::print("{}{}\n{}", machine_text(machine), peak_text(peak), table_head());
+  if (!options.json) fmt::print("{}\n{}\n{}", machine_text(machine), peak_text(peak), table_head());
   Json rows = Json::array(), ratios = Json::array();
   for (const KernelCase& c : plan.cases) {
     const KernelResult result = measure_case(

@@ -71,7 +71,7 @@ Json machine_json() {
 }
 
 std::string machine_text(const Json& m) {
-  return fmt::format("{}, {} cores, {}, {}, {}, kvring {}\n", m["cpu"].get<std::string>(),
+  return fmt::format("{}, {} cores, {}, {}, {}, kvring {}", m["cpu"].get<std::string>(),
                      m["cores"].get<int>(), bytes_text(m["memory_bytes"].get<double>()),
                      m["isa"].get<std::string>(), m["compiler"].get<std::string>(), version());
 }

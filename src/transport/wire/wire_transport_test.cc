@@ -4,7 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
 #include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
 
 #include "transport/conformance.h"
 #include "transport/wire/local_wire.h"
@@ -134,6 +139,73 @@ TEST_P(WireRing, SilenceIsNoticedByThoseThatDoNotWait) {
       EXPECT_GT(end.verdict().silent_s, 0.4);
       EXPECT_THAT(end.verdict().text, testing::HasSubstr("does not answer"));
     });
+}
+
+// Notes the lengths of what is sent, above 0, and of the room that is given to what comes, below.
+class NotedWire final : public Wire {
+ public:
+  NotedWire(std::unique_ptr<Wire> wire, std::vector<std::int64_t>& notes)
+      : wire_(std::move(wire)), notes_(notes) {}
+
+  int rank() const noexcept override { return wire_->rank(); }
+  int size() const noexcept override { return wire_->size(); }
+  const char* name() const noexcept override { return wire_->name(); }
+  int ranks_on_this_host() const noexcept override { return wire_->ranks_on_this_host(); }
+  Operation send(int to, int tag, std::span<const std::byte> bytes, Keep keep) override {
+    notes_.push_back(std::ssize(bytes));
+    return wire_->send(to, tag, bytes, std::move(keep));
+  }
+  Operation receive(int from, int tag, std::span<std::byte> buffer, Keep keep) override {
+    notes_.push_back(-std::ssize(buffer));
+    return wire_->receive(from, tag, buffer, std::move(keep));
+  }
+  Operation allgather(std::shared_ptr<const Gather> gather) override {
+    return wire_->allgather(std::move(gather));
+  }
+  std::optional<std::size_t> test(Operation& operation) override { return wire_->test(operation); }
+  void cancel(const Operation& operation) override { wire_->cancel(operation); }
+  std::optional<Arrival> take(int tag) override { return wire_->take(tag); }
+  Clock::time_point now() const override { return wire_->now(); }
+  void nap(Clock::duration time) override { wire_->nap(time); }
+  void close() override { wire_->close(); }
+
+ private:
+  std::unique_ptr<Wire> wire_;
+  std::vector<std::int64_t>& notes_;
+};
+
+// On one connection the word that a block may come would queue up behind the block that it lets come from
+// here.
+TEST(WireTransport, NothingMayComeFromWhereABlockIsAboutToGo) {
+  constexpr std::int64_t kLong = 5 << 20,
+                         kShort = 1000;  // a checksum that takes a while, and one that does not
+  const auto network = std::make_shared<LocalNetwork>();
+  const std::vector<std::byte> of_first(kLong), of_second(kShort);
+  std::vector<std::int64_t> notes;
+  std::atomic<bool> sent = false;
+  const WireOptions options{.deadline_s = kPatient, .thread = false};
+  std::jthread second([&] {
+    WireTransport end(std::make_unique<LocalWire>(network, 1, 2), options);
+    const Transport::Request send = end.post_send(0, {}, of_second);
+    while (!end.completed(send)) end.progress();
+    sent = true;
+    std::vector<std::byte> room(kLong);
+    const Transport::Request receive = end.post_receive(0, room);
+    end.wait_receive(receive, "a block");
+    end.release(receive);
+    end.wait_send(send, "a block");
+  });
+  while (!sent) std::this_thread::sleep_for(milliseconds(1));
+  WireTransport end(std::make_unique<NotedWire>(std::make_unique<LocalWire>(network, 0, 2), notes), options);
+  std::vector<std::byte> room(kShort);
+  const Transport::Request send = end.post_send(1, {}, of_first), receive = end.post_receive(1, room);
+  end.wait_receive(receive, "a block");
+  const auto goes = std::ranges::find(notes, kLong), comes = std::ranges::find(notes, -kShort);
+  ASSERT_NE(goes, notes.end());
+  ASSERT_NE(comes, notes.end());
+  EXPECT_LT(goes, comes);
+  end.release(receive);
+  end.wait_send(send, "a block");
 }
 
 }  // namespace
