@@ -7,7 +7,7 @@
 #include "cli/team.h"
 #include "kvring/ring.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): its name
 class App;
 }
 

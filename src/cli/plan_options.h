@@ -7,7 +7,7 @@
 
 #include "planner/plan.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): its name
 class App;
 }
 

@@ -46,7 +46,7 @@ class Reader {
 
   // Short and printable, for tables and pictures.
   std::string name(const char* key) {
-    const std::string name = text(key);
+    std::string name = text(key);
     const bool printable =
         std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; });
     if (!printable || name.size() > kLongestName)
