@@ -9,13 +9,14 @@
 #include "cli/flag.h"
 #include "cli/values.h"
 #include "kvring/error.h"
+#include "problem/checks.h"
 
 namespace kvring::cli {
 namespace {
 
 using Text = std::optional<std::string>;
 
-const std::int64_t kMostTokens = Problem().tile << 20;  // of a document: 2^20 tiles
+const std::int64_t kMostTokens = Problem().tile * kMaxTiles;  // of a document
 // Far above any model; it keeps products of a few of them in 64 bits.
 constexpr std::int64_t kMostWidth = 1 << 24;
 

@@ -7,6 +7,7 @@
 
 #include "kvring/error.h"
 #include "planner/model.h"
+#include "problem/checks.h"
 #include "schedule/step.h"
 
 namespace kvring {
@@ -202,7 +203,6 @@ std::int64_t break_even_slice(const Setting& s) {
 }
 
 std::int64_t longest_context(const Machine& machine, const Workload& whole, const Placement& placement) {
-  constexpr std::int64_t kMostTiles = std::int64_t{1} << 20;  // of a document, see validate()
   const bool alike = whole.problem.q_len == whole.problem.kv_len;
   const auto fits = [&](std::int64_t tiles) {
     Workload longer = whole;
@@ -210,7 +210,7 @@ std::int64_t longest_context(const Machine& machine, const Workload& whole, cons
     if (alike) longer.problem.q_len = longer.problem.kv_len;
     return static_cast<double>(ring_memory(machine, longer, placement).total()) <= machine.memory_bytes.value;
   };
-  std::int64_t below = 0, above = kMostTiles + 1;  // the first fits or is nothing, the last does not
+  std::int64_t below = 0, above = kMaxTiles + 1;  // the first fits or is nothing, the last does not
   while (above - below > 1) {
     const std::int64_t middle = below + (above - below) / 2;
     (fits(middle) ? below : above) = middle;

@@ -8,6 +8,7 @@
 namespace kvring {
 
 constexpr std::int64_t kMaxTile = 32768;
+constexpr std::int64_t kMaxTiles = std::int64_t{1} << 20;  // of a document
 
 // Throws InvalidArgument unless 1 <= tile <= kMaxTile.
 void check_tile(std::int64_t tile);

@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::int64_t kMaxDim = 256;
 // The order-independent accumulator sums that many tiles of a row without overflow.
-constexpr std::int64_t kMaxTiles = std::int64_t{1} << 20;
 
 void check_at_least(const char* name, std::int64_t value, std::int64_t least) {
   if (value < least)

@@ -118,10 +118,9 @@ TEST_F(Simulate, TracesWhatARunDoes) {
 }
 
 TEST_F(Simulate, NeedsARingSizeAndAnOutputWithAName) {
-  EXPECT_THAT(simulate({}).err, HasSubstr("--ranks is missing: a simulation is of a ring size"));
-  EXPECT_THAT(simulate({"--ranks", "auto"}).err,
-              HasSubstr("--ranks is auto: a simulation is of a ring size"));
-  EXPECT_THAT(simulate({"--ranks", "4", "--trace", ""}).err, HasSubstr("--trace is empty"));
+  EXPECT_THAT(refusal({}), HasSubstr("--ranks is missing: a simulation is of a ring size"));
+  EXPECT_THAT(refusal({"--ranks", "auto"}), HasSubstr("--ranks is auto: a simulation is of a ring size"));
+  EXPECT_THAT(refusal({"--ranks", "4", "--trace", ""}), HasSubstr("--trace is empty"));
 }
 
 TEST_F(Simulate, ATraceReadsAsTheReportDoes) {
