@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <deque>
 #include <future>
 #include <memory>
@@ -41,10 +42,12 @@ class Shift {
     receive_ = team_.post_receive((rank + ranks - 1) % ranks, room);
     send_ = team_.post_send((rank + 1) % ranks, {}, {outgoing_.data(), bytes});
   }
-  void wait() {
-    team_.wait_receive(receive_, "a measurement");
+  // Returns when all had arrived.
+  Transport::Clock::time_point wait() {
+    const auto arrived = team_.wait_receive(receive_, "a measurement").arrived;
     team_.release(receive_);
     team_.wait_send(send_, "a measurement");
+    return arrived;
   }
 
  private:
@@ -94,27 +97,41 @@ class Members {
     other_ = other.get();
   }
 
-  // While `meanwhile` bytes come from the rank before and go to the next.
-  double attend_s(Transport& team, std::int64_t meanwhile = 0) {
+  double attend_s(Transport& team) {
+    return attend(team, [] {});
+  }
+  struct Busy {
+    double attend_s, shift_s;
+  };
+  // While `bytes` come from the rank before and go to the next.
+  Busy attend_beside(std::int64_t bytes, Transport& team) {
+    Shift shift(bytes, team);
+    Transport::Clock::time_point posted;
+    const double seconds = attend(team, [&] {
+      posted = Transport::Clock::now();
+      shift.post();
+    });
+    return {seconds, std::chrono::duration<double>(shift.wait() - posted).count()};
+  }
+
+ private:
+  static constexpr double kDeadline = 60;
+
+  template <typename Before>
+  double attend(Transport& team, Before before) {
     std::future<void> other;  // waits for its end, after `begin` is gone
     std::promise<void> begin;
     other = std::async(std::launch::async, [&, begins = begin.get_future()]() mutable {
       begins.get();
       other_->attend();
     });
-    std::optional<Shift> shift;
-    if (meanwhile > 0) shift.emplace(meanwhile, team);
     team.barrier("the start of a measurement");
-    if (shift) shift->post();
+    before();
     begin.set_value();
     const double seconds = time_work([&] { first_->attend(); }, 1).wall_s;
     other.get();
-    if (shift) shift->wait();
     return seconds;
   }
-
- private:
-  static constexpr double kDeadline = 60;
 
   std::vector<std::unique_ptr<Transport>> transports_;
   std::unique_ptr<Member> first_, other_;
@@ -170,17 +187,21 @@ class Measurement {
     keep("large", shift_s(static_cast<std::int64_t>(kLargeBytes), team_));
     if (team_.passes_pointers()) return;  // nothing that would take from computing
     if (measured_.meanwhile_bytes == 0) measured_.meanwhile_bytes = bytes_during_call();
-    keep("busy", long_.front().attend_s(team_, static_cast<std::int64_t>(measured_.meanwhile_bytes)));
+    const auto busy =
+        long_.front().attend_beside(static_cast<std::int64_t>(measured_.meanwhile_bytes), team_);
+    keep("busy", busy.attend_s);
+    keep("beside", busy.shift_s);
   }
 
-  // What passes in four fifths of the long call, by every rank's first round; all ranks have the same answer.
+  // What passes in half of the long call, so that all of it is beside computing; by every rank's first round,
+  // all ranks have the same answer.
   double bytes_during_call() {
-    constexpr double kLeast = 1 << 10, kMost = 64 << 20;
+    constexpr double kLeast = 1 << 16, kMost = 64 << 20;
     double bytes = kMost;
     const Json mine = {measured_.seconds["f32"].front(), measured_.seconds["large"].front()};
     for (const std::string& text : team_.allgather(mine.dump(), "the measurements")) {
       const Json seconds = Json::parse(text);
-      bytes = std::min(bytes, 0.8 * seconds[0].get<double>() / seconds[1].get<double>() * kLargeBytes);
+      bytes = std::min(bytes, 0.5 * seconds[0].get<double>() / seconds[1].get<double>() * kLargeBytes);
     }
     return std::max(kLeast, bytes);
   }

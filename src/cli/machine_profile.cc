@@ -80,14 +80,16 @@ class Figures {
 
 // Of the hops that do or do not cross hosts, the slowest; null where there are none.
 Json link_json(const std::vector<Measured>& ranks, bool across, double slowdown, const Figures& figure) {
-  double small = 0, large = 0, taken = 0;
+  double small = 0, large = 0, taken = 0, beside = 0;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Measured &rank = ranks[i], &before = ranks[(i + ranks.size() - 1) % ranks.size()];
     if (!rank.seconds.contains("small") || (rank.host != before.host) != across) continue;
     small = std::max(small, fastest(rank, "small"));
     large = std::max(large, fastest(rank, "large"));
-    if (rank.seconds.contains("busy"))
-      taken = std::max(taken, (fastest(rank, "busy") - fastest(rank, "f32")) / rank.meanwhile_bytes);
+    if (!rank.seconds.contains("busy")) continue;
+    taken = std::max(taken, (fastest(rank, "busy") - fastest(rank, "f32")) / rank.meanwhile_bytes);
+    beside = std::max(
+        beside, (fastest(rank, "beside") - fastest(rank, "small")) / (rank.meanwhile_bytes - kSmallBytes));
   }
   if (small == 0) return nullptr;
   // Where only pointers pass, both take the same but for noise.
@@ -96,6 +98,8 @@ Json link_json(const std::vector<Measured>& ranks, bool across, double slowdown,
                {"latency_s", figure(small, "measured, 1 KiB")}};
   if (taken > 0)
     link["computing_s_per_byte"] = figure(slowdown * taken, "measured, attention while all ranks send");
+  if (beside * bytes_per_s > 1)
+    link["computing_bytes_per_s"] = figure(1 / beside, "measured, all ranks sending while they attend");
   return link;
 }
 

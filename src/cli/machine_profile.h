@@ -14,8 +14,9 @@ struct Measured {
   double memory_bytes = 0;     // of the host
   double meanwhile_bytes = 0;  // that passed during the call `busy`
   // By name, a value per round. f32, bf16, f16, short, keys: the calls of measured_calls.h. busy: the long
-  // call in f32 while bytes pass. read: of a byte of memory. small, large: a shift of kSmallBytes,
-  // kLargeBytes around the ring. Without busy where only pointers pass, without all three in a ring of one.
+  // call in f32 while bytes pass; beside: until these have passed. read: of a byte of memory. small, large: a
+  // shift of kSmallBytes, kLargeBytes around the ring. Without busy and beside where only pointers pass,
+  // without all of these in a ring of one.
   std::map<std::string, std::vector<double>> seconds;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Measured, host, memory_bytes, meanwhile_bytes, seconds)

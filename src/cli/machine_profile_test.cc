@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 // Seconds that this machine would take.
 struct Truth {
   double operation_s = 1e-11, read_s = 1e-10, keys_s = 7e-10, rows_s = 5e-10;
-  double latency_s = 1e-3, byte_s = 1e-8, taken_s = 3e-9;
+  double latency_s = 1e-3, byte_s = 1e-8, taken_s = 3e-9, busy_share = 0.75;
   int threads = 2;
 
   double of(const Call& call) const {
@@ -31,6 +31,7 @@ struct Truth {
     m.seconds["small"] = {shift(kSmallBytes)};
     m.seconds["large"] = {shift(kLargeBytes)};
     m.seconds["busy"] = {m.seconds["f32"][0] + taken_s * m.meanwhile_bytes};
+    m.seconds["beside"] = {latency_s + (m.meanwhile_bytes - kSmallBytes) * byte_s / busy_share};
     return m;
   }
 };
@@ -51,6 +52,7 @@ TEST(MachineProfile, FindsTheRatesOfTheMachineThatWasMeasured) {
   expect_about(value(link["bytes_per_s"]), 1 / truth.byte_s, "link");
   expect_about(value(link["latency_s"]), truth.latency_s, "latency");
   expect_about(value(link["computing_s_per_byte"]), truth.taken_s, "taken");
+  expect_about(value(link["computing_bytes_per_s"]), truth.busy_share / truth.byte_s, "beside computing");
   EXPECT_EQ(value(machine["ranks_per_node"]), 1);
   EXPECT_EQ(value(machine["threads"]), 2);
   EXPECT_EQ(value(machine["memory_bytes"]), 64e9);
@@ -93,7 +95,7 @@ TEST(MachineProfile, CoresAreAsSlowAsOnAverageLinksAsFastAsTheyCan) {
 TEST(MachineProfile, ARankAloneHasTheLinksOfItsMemory) {
   const Truth truth;
   Measured alone = truth.measured("a");
-  for (const char* name : {"small", "large", "busy"}) alone.seconds.erase(name);
+  for (const char* name : {"small", "large", "busy", "beside"}) alone.seconds.erase(name);
   const Json machine = machine_profile({alone}, truth.threads, "a test");
   EXPECT_EQ(machine["within_node"]["bytes_per_s"], machine["memory_bytes_per_s"]);
   EXPECT_EQ(value(machine["within_node"]["latency_s"]), 0);
@@ -107,6 +109,7 @@ TEST(MachineProfile, WhatNoiseHidesIsNotPriced) {
   rank.seconds["keys"] = {1e-6};
   rank.seconds["large"] = rank.seconds["small"];
   rank.seconds["busy"] = {0.5 * rank.seconds["f32"][0]};
+  rank.seconds["beside"] = {0.9 * rank.seconds["small"][0]};
   const Json machine = machine_profile({rank, rank}, truth.threads, "a test");
   for (const Json& rate : {machine["calls"]["keys_bytes_per_s"], machine["calls"]["rows_bytes_per_s"],
                            machine["flops_per_s"]["f32"], machine["within_node"]["bytes_per_s"]}) {
@@ -114,6 +117,7 @@ TEST(MachineProfile, WhatNoiseHidesIsNotPriced) {
     EXPECT_LT(value(rate), 1e16) << rate;
   }
   EXPECT_FALSE(machine["within_node"].contains("computing_s_per_byte"));
+  EXPECT_FALSE(machine["within_node"].contains("computing_bytes_per_s"));
   const Call call = long_call(DType::kF32, truth.threads);
   expect_about(value(machine["flops_per_s"]["f32"]), call.operations() / rank.seconds["f32"][0], "f32");
 }

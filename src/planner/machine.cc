@@ -114,9 +114,11 @@ constexpr double kMost = 1e24;
 constexpr double kLeastRate = 1;  // bytes or operations per second
 
 Link read_link(Reader& reader) {
-  Link link{reader.figure("bytes_per_s", kLeastRate, kMost), reader.figure("latency_s", 0, 3600), {}};
+  Link link{reader.figure("bytes_per_s", kLeastRate, kMost), reader.figure("latency_s", 0, 3600), {}, {}};
   if (reader.has("computing_s_per_byte"))
     link.computing_s_per_byte = reader.figure("computing_s_per_byte", 0, 1);
+  if (reader.has("computing_bytes_per_s"))
+    link.computing_bytes_per_s = reader.figure("computing_bytes_per_s", kLeastRate, link.bytes_per_s.value);
   return link;
 }
 

@@ -25,6 +25,8 @@ struct Link {
   // What a rank's computing loses while a message comes in and another goes out, for each byte of either:
   // cores that compute also copy and check. 0 where they do not.
   Figure computing_s_per_byte;
+  // What such a message gets of the link for as long as the ranks compute, at most bytes_per_s. 0: all of it.
+  Figure computing_bytes_per_s;
 };
 struct NodeLink : Link {
   Figure links;  // that all ranks of a node share

@@ -97,8 +97,9 @@ TEST(Machine, BadFilesAreRefusedByName) {
   EXPECT_THAT(with("{\"f32\": 1e12}", "1e12"), HasSubstr("flops_per_s must be an object"));
   EXPECT_THAT(with("{\"f32\": 1e12}", "{\"f64\": 1e12}"), HasSubstr("flops_per_s.f64 is no key"));
   EXPECT_THAT(with("{\"f32\": 1e12}", "{\"value\": 1}"), HasSubstr("here may stand bf16, f16, f32"));
-  EXPECT_THAT(with("\"latency_s\"", "\"latency\": 1, \"latency_s\""),
-              HasSubstr("here may stand bytes_per_s, computing_s_per_byte, latency_s, links"));
+  EXPECT_THAT(
+      with("\"latency_s\"", "\"latency\": 1, \"latency_s\""),
+      HasSubstr("here may stand bytes_per_s, computing_bytes_per_s, computing_s_per_byte, latency_s, links"));
   EXPECT_THAT(with("8e9", "8e999"), HasSubstr("m.json: a number is too large to be read"));
   const auto named = [&](const std::string& name) {
     return with("\"threads\"", "\"name\": \"" + name + "\", \"threads\"");

@@ -64,15 +64,28 @@ double Network::gather_s(double bytes) const {
   return latency + seconds;
 }
 
-double Network::step_s(const StepWork& work, double units) const {
+double Network::busy_share(bool between_nodes) const {
+  const Link& l = link(between_nodes);
+  return l.computing_bytes_per_s.value > 0 ? l.computing_bytes_per_s.value / l.bytes_per_s.value : 1;
+}
+
+double Network::beside_s(bool between_nodes, double alone_s, double computing_s) const {
+  const double share = busy_share(between_nodes);
+  // Over before the computing is, or behind by what it did not get until then.
+  return std::min(alone_s / share, alone_s + (1 - share) * computing_s);
+}
+
+double Network::step_s(const StepWork& work, double units, double computing_s) const {
   const double near = static_cast<double>(work.near.count) * machine_.within_node.latency_s.value +
                       units * work.near.bytes / hop_bytes_per_s(false);
-  if (work.far.count == 0) return near;
+  const double near_s = beside_s(false, near, computing_s);
+  if (work.far.count == 0) return near_s;
   const Link& out = link(true);
   const double node_links = machine_.between_nodes->links.value;
   const double bytes = units * std::max(work.far.bytes, work.node_bytes / node_links);
-  return std::max(near,
-                  static_cast<double>(work.far.count) * out.latency_s.value + bytes / out.bytes_per_s.value);
+  const double far =
+      static_cast<double>(work.far.count) * out.latency_s.value + bytes / out.bytes_per_s.value;
+  return std::max(near_s, beside_s(true, far, computing_s));
 }
 
 double Network::computing_s(const StepWork& work, double units) const {

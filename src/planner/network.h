@@ -41,9 +41,13 @@ class Network {
   double gather_s(double bytes) const;
   // Of a hop that does or does not cross nodes.
   const Link& link(bool between_nodes) const;
-  // All transfers of a step, `units` KV heads of each: they share the links in and out of a rank and of a
-  // node, and each message has its latency.
-  double step_s(const StepWork& work, double units) const;
+  // The share of a link's speed that a message has while ranks compute.
+  double busy_share(bool between_nodes) const;
+  // A message that alone takes `alone_s`, where ranks compute for `computing_s` from its beginning on.
+  double beside_s(bool between_nodes, double alone_s, double computing_s) const;
+  // All transfers of a step, `units` KV heads of each, beside its computing: they share the links in and out
+  // of a rank and of a node, and each message has its latency.
+  double step_s(const StepWork& work, double units, double computing_s) const;
   // What the step's transfers take from its computing.
   double computing_s(const StepWork& work, double units) const;
 

@@ -39,9 +39,9 @@ TEST(Network, LatencyIsPaidPerMessage) {
   StepWork step;  // 3 messages within, 4 to the other node, at once
   step.near.count = 3;
   step.far.count = 4;
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 1), 4e-2);
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 1, 0), 4e-2);
   step.far.count = 0;
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 1), 3e-3);
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 1, 0), 3e-3);
 }
 
 TEST(Network, RanksOfANodeShareItsCards) {
@@ -50,11 +50,30 @@ TEST(Network, RanksOfANodeShareItsCards) {
   step.near = {1, 1e9};
   step.far = {4, 4e9};
   step.node_bytes = 16e9;
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2), 32);
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2, 0), 32);
   machine.between_nodes->links.value = 4;
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2), 8);
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2, 0), 8);
   machine.within_node.bytes_per_s.value = 1e8;
-  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2), 20);
+  EXPECT_DOUBLE_EQ(Network(machine, 8, 4).step_s(step, 2, 0), 20);
+}
+
+// Nine tenths of the link within a node while ranks compute, a half between nodes.
+TEST(Network, BesideComputingAMessageHasAShareOfItsLink) {
+  Machine machine = round_machine();
+  StepWork step;
+  step.near = {1, 9e9};
+  const auto takes = [&](double computing_s) { return Network(machine, 8, 4).step_s(step, 1, computing_s); };
+  EXPECT_DOUBLE_EQ(takes(10), 0.9);
+  machine.within_node.computing_bytes_per_s.value = 9e9;
+  machine.between_nodes->computing_bytes_per_s.value = 5e8;
+  EXPECT_DOUBLE_EQ(takes(0), 0.9);
+  EXPECT_DOUBLE_EQ(takes(0.5), 0.9 + 0.1 * 0.5);
+  EXPECT_DOUBLE_EQ(takes(1), 1);
+  EXPECT_DOUBLE_EQ(takes(10), 1);
+  step.far = {1, 1e9};
+  step.node_bytes = 1e9;
+  EXPECT_DOUBLE_EQ(takes(0.5), 1 + 0.5 * 0.5);
+  EXPECT_DOUBLE_EQ(takes(10), 2);
 }
 
 TEST(Network, AMachineWithoutLinksBetweenNodesEndsAtItsNode) {

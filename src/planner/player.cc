@@ -182,6 +182,7 @@ bool Player::attend(int rank) {
   const double began = r.now.at;
   compute(rank, slow_rank_[static_cast<std::size_t>(rank)] * jitter(rank, 0, 0) *
                     (setting_.attend_s(pairs, laps_.units, bytes) + std::exchange(r.taken_s, 0)));
+  r.attended_at = r.now.at;
   if (is_told(r)) tell_attend(rank, began);
   return false;
 }

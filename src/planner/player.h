@@ -86,6 +86,7 @@ class Player {
     double waits_since = 0;
     double pairs = 0, read_bytes = 0;  // to be attended next
     double taken_s = 0;                // from it, by the step's transfers
+    double attended_at = 0;            // when it is over, or was
     std::vector<int> arriving;         // transfers of the step
     std::size_t waited = 0;            // how many of them have been waited for
     std::uint64_t sends = 0;

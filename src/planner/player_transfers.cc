@@ -1,4 +1,5 @@
 // How a player carries parcels from rank to rank.
+#include <algorithm>
 #include <utility>
 
 #include "planner/player.h"
@@ -65,11 +66,19 @@ bool Player::start(int id, double now, const Moment& freed) {
   if (stopped(c.ends.from, now) || stopped(c.ends.to, now)) return false;
   c.moment = later(c.moment, freed);
   c.began = now;
-  const bool crosses = setting_.network().crosses(c.ends.from, c.ends.to);
-  if (crosses || buses_.empty())
-    events_.push({now + setting_.network().message_s(crosses, c.bytes), id, 0, Kind::kArrived});
-  else
-    events_.push({now + setting_.machine().within_node.latency_s.value, id, 0, Kind::kEntered});
+  const Network& network = setting_.network();
+  const bool crosses = network.crosses(c.ends.from, c.ends.to);
+  const double computing_s = std::max({now, at(c.ends.from).attended_at, at(c.ends.to).attended_at}) - now;
+  if (crosses || buses_.empty()) {
+    const double seconds = network.beside_s(crosses, network.message_s(crosses, c.bytes), computing_s);
+    events_.push({now + seconds, id, 0, Kind::kArrived});
+  } else {
+    // What it does not get of the bus, as if there were more of it.
+    const double latency_s = network.link(false).latency_s.value, rate = network.hop_bytes_per_s(false);
+    const double alone_s = latency_s + c.bytes / rate;
+    c.bytes += rate * (network.beside_s(false, alone_s, computing_s) - alone_s);
+    events_.push({now + latency_s, id, 0, Kind::kEntered});
+  }
   return true;
 }
 

@@ -25,7 +25,7 @@ LapTime lap_time(const Setting& s, const ScheduleWork& work, double units) {
     if (step.pairs > 0)
       compute = s.attend_s(step.pairs, units, units * step.read_bytes) + s.network().computing_s(step, units);
     time.longest_compute_s = std::max(time.longest_compute_s, compute);
-    const double transfer = s.network().step_s(step, units);
+    const double transfer = s.network().step_s(step, units, compute);
     time.longest_transfer_s = std::max(time.longest_transfer_s, transfer);
     // Partials are merged when they are here: read, and added to what is read and written.
     const double merge = 3 * units * step.merge_bytes / s.machine().memory_bytes_per_s.value;

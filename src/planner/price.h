@@ -28,8 +28,8 @@ struct Price {
 };
 
 // Prices this close are as good as equal, since none is more exact: the ring, or what this build has, is
-// taken.
-inline constexpr double kTie = 1.05;
+// taken. A preference may cost so much, beside what the prices themselves are wrong by.
+inline constexpr double kTie = 1.02;
 
 // All of them, the ring first. `tensor-parallel` is no schedule of kvring: attention with heads cut over the
 // same ranks and the sum of their outputs, by closed forms.

@@ -102,6 +102,27 @@ TEST(Price, TransfersTakeFromComputing) {
   EXPECT_NEAR(gather.total_s, 3 * block / 1e10 + 4 * compute, 1e-12);
 }
 
+TEST(Price, WhatHidesBehindComputingHasAShareOfTheLink) {
+  Machine machine = round_machine();
+  const auto setting = [&](std::int64_t slice) {
+    Workload w = attention(4 * slice, 4 * slice, 1, 1);
+    w.problem.tile = 64;
+    return Setting(machine, w, {4, 4, {}});
+  };
+  const auto ring = [&](std::int64_t slice) { return price_schedule(ScheduleKind::kRing, setting(slice)); };
+  const double compute = 128.0 * 128 * 512 / 1e12, alone = 128.0 * 512 / 1e10;
+  EXPECT_EQ(ring(128).exposed_s, 0);
+  EXPECT_EQ(break_even_slice(setting(128)), 100);
+  machine.within_node.computing_bytes_per_s.value = 5e9;
+  EXPECT_EQ(break_even_slice(setting(128)), 200);
+  const Price exposed = ring(128), hidden = ring(256);
+  EXPECT_NEAR(exposed.transfer_s_per_step, alone + 0.5 * compute, 1e-15);
+  EXPECT_NEAR(exposed.exposed_s, 3 * (alone - 0.5 * compute), 1e-15);
+  EXPECT_NEAR(exposed.total_s, 4 * compute + exposed.exposed_s, 1e-15);
+  EXPECT_NEAR(hidden.transfer_s_per_step, 2 * 256.0 * 512 / 1e10, 1e-15);
+  EXPECT_EQ(hidden.exposed_s, 0);
+}
+
 TEST(Price, AFewQueriesAreReadAtTheSpeedOfMemory) {
   Machine machine = round_machine();
   machine.memory_bytes_per_s.value = 1e11;

@@ -14,12 +14,18 @@ namespace {
 constexpr int kSpeedsPerDecade = 10;
 constexpr int kSlicesPerOctave = 2;
 
+// What a link has left beside computing stays the same share.
+void set_speed(Link& link, double bytes_per_s) {
+  link.computing_bytes_per_s.value *= bytes_per_s / link.bytes_per_s.value;
+  link.bytes_per_s.value = bytes_per_s;
+}
+
 Machine with_links(const Machine& machine, double bytes_per_s) {
   Machine m = machine;
-  m.within_node.bytes_per_s.value = bytes_per_s;
+  set_speed(m.within_node, bytes_per_s);
   if (m.between_nodes) {
     m.within_node.latency_s = m.between_nodes->latency_s;
-    m.between_nodes->bytes_per_s.value = bytes_per_s;
+    set_speed(*m.between_nodes, bytes_per_s);
     m.between_nodes->links = m.ranks_per_node;
   }
   return m;

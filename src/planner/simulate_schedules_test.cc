@@ -24,6 +24,7 @@ Machine one_node(int ranks) {
   Machine machine = round_machine();
   machine.ranks_per_node.value = ranks;
   machine.within_node.latency_s.value = 1e-6;
+  machine.within_node.computing_bytes_per_s.value = 7e9;
   return machine;
 }
 

@@ -26,6 +26,7 @@ TEST(Simulate, WithoutAMaskItIsThePlannersRing) {
   Machine machine = round_machine();
   machine.calls = CallRates{{1e10, "", ""}, {2e10, "", ""}};
   machine.within_node.computing_s_per_byte.value = 1e-11;
+  machine.within_node.computing_bytes_per_s.value = 6e9;
   for (const std::int64_t tokens : {2048, 4096, 16384, 65536}) {
     for (const int ranks : {1, 2, 4}) {  // one node: all hops alike
       const Setting s(machine, attention(tokens, tokens, 2, 2), {ranks, 4, {}});

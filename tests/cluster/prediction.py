@@ -25,7 +25,7 @@ BREAK_EVEN = 2048
 MULTIPLES = (0.5, 1, 1.25, 2, 4)
 SCHEDULES = ("ring", "all-gather", "pass-q", "ulysses", "tree")
 HEAD_DIM = 128
-TIE = 1.05  # of src/planner/price.h
+TIE = 1.02  # of src/planner/price.h
 LARGEST_ERROR = 0.15
 LARGEST_LOSS = 0.05  # of the planner's choice against the fastest
 LEAST_GOOD_CHOICES = 0.90
@@ -147,7 +147,7 @@ def run(bench, quick):
             problem = _problem(multiple, setting.causal)
             outcomes = _measure(ranks, problem)
             fastest = min(outcomes, key=lambda s: outcomes[s].measured_s)
-            # What the planner takes of what runs here on so many ranks: within 5 % the first, the ring.
+            # What the planner takes of what runs here on so many ranks: of those that tie the first, the ring.
             best_s = min(outcome.planned_s for outcome in outcomes.values())
             chosen = next(s for s in SCHEDULES if outcomes[s].planned_s <= best_s * TIE)
             loss = outcomes[chosen].measured_s / outcomes[fastest].measured_s - 1
