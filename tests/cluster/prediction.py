@@ -42,8 +42,8 @@ class Setting:
     runs_per_round: int  # of every schedule
 
 
-SETTINGS = (Setting("in process, causal", False, True, 12, 3), Setting("2 hosts", True, False, 7, 1),
-            Setting("2 hosts, causal", True, True, 7, 1))
+SETTINGS = (Setting("in process, causal", False, True, 12, 3), Setting("2 hosts", True, False, 7, 2),
+            Setting("2 hosts, causal", True, True, 7, 2))
 
 
 class _Ranks:
