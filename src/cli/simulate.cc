@@ -15,6 +15,7 @@
 #include "cli/exit_code.h"
 #include "cli/job.h"
 #include "cli/plan_options.h"
+#include "cli/progress.h"
 #include "cli/simulated_trace.h"
 #include "cli/values.h"
 #include "kvring/error.h"
@@ -47,6 +48,16 @@ struct Options {
   bool json = false;
 };
 
+// One of a kind for each rank: of two nobody could say which counts.
+template <typename Fault>
+void add_once(std::vector<Fault>& faults, int rank, double number, std::string_view kind) {
+  for (const Fault& fault : faults) {
+    if (fault.rank == rank)
+      throw InvalidArgument(fmt::format("--faults has {}={} twice; give it once", kind, rank));
+  }
+  faults.push_back({rank, number});
+}
+
 // "slow=3:1.5": kind, rank and number.
 void add_fault(Faults& faults, const std::string& text, std::string_view part) {
   const std::size_t equals = std::min(part.find('='), part.size());
@@ -66,9 +77,9 @@ void add_fault(Faults& faults, const std::string& text, std::string_view part) {
     throw InvalidArgument(
         fmt::format("a number of --faults is {}; it must be 0 to 1e9", part.substr(colon + 1)));
   const int r = static_cast<int>(rank);
-  if (kind == "slow") faults.ranks.push_back({r, number});
-  if (kind == "link") faults.links.push_back({r, number});
-  if (kind == "stop") faults.stops.push_back({r, number});
+  if (kind == "slow") add_once(faults.ranks, r, number, kind);
+  if (kind == "link") add_once(faults.links, r, number, kind);
+  if (kind == "stop") add_once(faults.stops, r, number, kind);
 }
 
 // Bytes; what the kernel could free counts, where it says how much.
@@ -209,7 +220,10 @@ int run_simulate(const Options& options) {
     trace.emplace(*options.trace, setting.ranks());
     simulation_options.tell = [&](int rank, const Operation& o) { trace->add(rank, o); };
   }
+  Progress progress("simulate", !options.json);
+  simulation_options.progress = [&](double share) { progress.update(share); };
   const Simulation simulation = simulate(schedule, setting, simulation_options);
+  progress.finish();
   if (trace) trace->write(schedule, setting, simulation);
   const Played played{query, setting, schedule, simulation, trace.has_value()};
   if (options.json) {

@@ -213,11 +213,19 @@ bool Player::wait_all(int rank) {
     return false;
   }
   unused_.insert(unused_.end(), r.arriving.begin(), r.arriving.end());
+  end_step(r);
+  return true;
+}
+
+void Player::end_step(Rank& r) {
   r.arriving.clear();
   r.waited = 0;
   r.taken_s = 0;  // waiting loses nothing
   ++r.step;
-  return true;
+  constexpr std::int64_t kTellEach = 4096;
+  if (++steps_over_ % kTellEach != 0 || !options_.progress) return;
+  const std::int64_t all = script_.steps * laps_.played * static_cast<std::int64_t>(ranks_.size());
+  options_.progress(static_cast<double>(steps_over_) / static_cast<double>(all));
 }
 
 // False: merging takes its time.

@@ -122,6 +122,7 @@ class Player {
   void schedule_bus(int node);
   void arrive(int id, double now);
   void resume(int rank, int arrived);
+  void end_step(Rank& r);
   bool end_lap(int rank);
   void handle(const Event& event);
   std::optional<Stall> find_stall() const;
@@ -151,6 +152,7 @@ class Player {
   std::vector<Bus> buses_;   // by node; empty: transfers within a node do not share
   std::vector<std::uint32_t> bus_version_;
   std::vector<double> lap_end_;  // of the last rank, by lap
+  std::int64_t steps_over_ = 0;  // of all ranks and laps
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
 };
 

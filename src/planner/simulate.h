@@ -41,6 +41,8 @@ struct SimulationOptions {
   // Told of what every rank did as it is over, with times since the start and in no order; but not of
   // transfers and waits that a stopped rank never ends. Empty: nobody listens.
   std::function<void(int rank, const Operation&)> tell;
+  // Told now and then of the share of the steps that have been played. Empty: nobody listens.
+  std::function<void(double share)> progress;
   // Of the first laps that make at most about so many: 90 MB of a trace.
   double most_told = 300'000;
   double memory_bytes = 1e18;  // that the simulation may take

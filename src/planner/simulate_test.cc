@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "kvring/error.h"
 #include "planner/test_support.h"
 
@@ -66,6 +68,19 @@ TEST(Simulate, ContiguousCausalWastesHalfAndZigzagNothing) {
     EXPECT_NEAR(efficiency(LayoutKind::kContiguous), ranks / (2.0 * ranks - 1), 1.0 / kSlice) << ranks;
     EXPECT_NEAR(efficiency(LayoutKind::kZigzag), 1, 1.0 / kSlice) << ranks;
   }
+}
+
+TEST(Simulate, TellsHowFarItIs) {
+  const Machine machine = instant_machine();
+  const Setting s(machine, attention(64 * 1024, 64 * 1024, 8, 8), {64, 4, {}});
+  SimulationOptions options;
+  std::vector<double> shares;
+  options.progress = [&](double share) { shares.push_back(share); };
+  const Simulation played = simulate(ScheduleKind::kRing, s, options);
+  const std::int64_t steps = 64 * 64 * played.laps_played;
+  EXPECT_EQ(shares.size(), static_cast<std::size_t>(steps / 4096));
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_EQ(shares.back(), 1);
 }
 
 TEST(Simulate, ASlowRankHoldsUpTheRing) {

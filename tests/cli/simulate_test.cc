@@ -168,6 +168,8 @@ TEST_F(Simulate, EveryFlagNamesWhatIsWrong) {
   EXPECT_THAT(refusal({"--ranks", "8", "--faults", "slow=8:1"}),
               HasSubstr("--faults names rank 8; the ring has 8"));
   EXPECT_THAT(refusal({"--ranks", "8", "--faults", "slow=1:nan"}), HasSubstr("a number of --faults is nan"));
+  EXPECT_THAT(refusal({"--ranks", "8", "--faults", "slow=3:2,link=3:2,slow=3:2"}),
+              HasSubstr("--faults has slow=3 twice"));
 }
 
 }  // namespace

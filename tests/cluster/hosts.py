@@ -42,12 +42,18 @@ class Hosts:
     link: Link = Link()
     cores: list = field(default_factory=list)  # a taskset list for each host; empty: any core
     delay_link: pathlib.Path | None = None
+    ranks_each: int = 1
+    slower: dict = field(default_factory=dict)  # by host: how many times as slow as the others it sends
     agent = AGENT
 
     def __post_init__(self):
         self.name = f"kvr{os.getpid()}"
         self._made = []
         self._delayer = None
+
+    @property
+    def ranks(self):
+        return self.count * self.ranks_each
 
     # -- names
 
@@ -96,8 +102,9 @@ class Hosts:
             _ip("-n", name, "link", "set", "eth0", "up")
             _ip("-n", self.switch, "link", "set", f"p{host}", "master", "br0", "up")
             if self.link.rate_mbit:
+                kbit = round(1000 * self.link.rate_mbit / self.slower.get(host, 1))
                 _run("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate",
-                     f"{self.link.rate_mbit}mbit", "burst", "256kb", "latency", "50ms")
+                     f"{kbit}kbit", "burst", "256kb", "latency", "50ms")
 
     def _join_by_delay(self):
         if self.delay_link is None:

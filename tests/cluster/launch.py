@@ -36,8 +36,8 @@ def open_mpi_command(hosts, command, mca=None):
         **(mca or {}),
     }
     flags = [word for name, value in parameters.items() for word in ("--mca", name, str(value))]
-    places = ",".join(f"{hosts.address(h)}:1" for h in range(hosts.count))
-    start = ["mpirun.openmpi", "-np", str(hosts.count), "-H", places, "--bind-to", "none"]
+    places = ",".join(f"{hosts.address(h)}:{hosts.ranks_each}" for h in range(hosts.count))
+    start = ["mpirun.openmpi", "-np", str(hosts.ranks), "-H", places, "--bind-to", "none"]
     return start + flags + ["-x", "KVRING_CLUSTER_FOLDER", "/bin/sh", "-c", RANK_SHELL, "sh"] + command
 
 
@@ -68,7 +68,7 @@ class Job:
             self._mpirun = subprocess.Popen(
                 hosts.on_launcher(open_mpi_command(hosts, command, mca)),
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True)
-        names = {"launcher": "stderr", **{rank: f"rank-{rank}.err" for rank in range(hosts.count)}}
+        names = {"launcher": "stderr", **{rank: f"rank-{rank}.err" for rank in range(hosts.ranks)}}
         self._logs = {who: _Log(self.folder / name) for who, name in names.items()}
         self._stop = threading.Event()
         self._follower = threading.Thread(target=self._follow, daemon=True)

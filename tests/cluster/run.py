@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plays a cluster on this machine and checks kvring on it. Needs root, Open MPI and two cores.
 
-    tests/cluster/run.py build/dev/bin/kvring [--quick] [--only overlap,efficiency,faults,prediction,turns]
+    tests/cluster/run.py build/dev/bin/kvring [--quick] [--only overlap,efficiency,faults,prediction,simulation,turns]
 
 Exit status 0: all checks passed; 1: some did not; 2: could not be run.
 """
@@ -19,10 +19,12 @@ import efficiency
 import faults
 import overlap
 import prediction
+import simulation
 import turns
 from problem import Workbench
 
-SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults, "prediction": prediction, "turns": turns}
+SUITES = {"overlap": overlap, "efficiency": efficiency, "faults": faults, "prediction": prediction,
+          "simulation": simulation, "turns": turns}
 
 
 def _arguments():
