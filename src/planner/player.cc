@@ -29,8 +29,7 @@ Player::Player(Script script, const Setting& s, const SimulationOptions& options
       slow_rank_(ranks_.size(), 1),
       slow_link_(ranks_.size(), 1),
       stop_(ranks_.size(), kNever),
-      ports_(s.network(),
-             s.machine().between_nodes ? static_cast<int>(s.machine().between_nodes->links.value) : 1),
+      ports_(s.network()),
       links_(script_.links.size()),
       lap_end_(static_cast<std::size_t>(laps.played)) {
   set_faults();
@@ -43,8 +42,11 @@ Player::Player(Script script, const Setting& s, const SimulationOptions& options
     }
   }
   const Network& network = s.network();
+  const int nodes = (s.ranks() + network.per_node() - 1) / network.per_node();
+  if (network.crosses_nodes() && network.per_node() > s.machine().between_nodes->links.value)
+    shared_links_.emplace(nodes, network.hop_bytes_per_s(true), s.machine().between_nodes->links.value);
   if (!network.shares_bus()) return;
-  for (int node = 0; node * network.per_node() < s.ranks(); ++node)
+  for (int node = 0; node < nodes; ++node)
     buses_.emplace_back(s.machine().within_node.bytes_per_s.value, s.machine().within_node_links.value);
   bus_version_.resize(buses_.size());
 }
@@ -295,14 +297,15 @@ void Player::handle(const Event& event) {
     schedule_bus(event.id);
     return arrive(id, event.at);
   }
-  if (event.kind == Kind::kArrived) return arrive(event.id, event.at);
+  if (event.kind == Kind::kArrived) {
+    if (event.version == carried(event.id).version) arrive(event.id, event.at);
+    return;
+  }
   if (event.kind == Kind::kComputed) {
     if (!stopped(event.id, event.at)) run(event.id);
     return;
   }
-  const int node = carried(event.id).ends.to / setting_.network().per_node();
-  buses_[static_cast<std::size_t>(node)].enter(event.at, carried(event.id).bytes, event.id);
-  schedule_bus(node);
+  enter(event.id, event.at);
 }
 
 // The rank that is the first to give up on a stopped one; or that itself, if nobody waits for it.

@@ -12,6 +12,7 @@
 #include "planner/bus.h"
 #include "planner/ports.h"
 #include "planner/script.h"
+#include "planner/shared_links.h"
 #include "planner/simulate.h"
 #include "planner/tiles.h"
 
@@ -40,8 +41,8 @@ class Player {
   enum class Kind : std::uint8_t { kComputed, kEntered, kArrived, kBusDone };
   struct Event {
     double at;
-    std::int32_t id;  // of the rank, the transfer, or the node of a bus
-    std::uint32_t version;
+    std::int32_t id;        // of the rank, the transfer, or the node of a bus
+    std::uint32_t version;  // of what is foretold: a later one takes its place
     Kind kind;
     friend bool operator>(const Event& a, const Event& b) { return a.at > b.at; }
   };
@@ -60,6 +61,7 @@ class Player {
     double ready_at = 0, posted_at = 0, began = 0;                // at the sender, at the receiver, under way
     double sent_at = 0;                                           // posted by the sender
     std::uint64_t order = 0;                                      // among the sender's
+    std::uint32_t version = 0;                                    // of its arrival, over all that had the id
     Moment moment;                                                // that it waits for, then of its arrival
   };
   struct OpenLink {
@@ -119,6 +121,8 @@ class Player {
   bool wait_all(int rank);
   bool take_in(int rank, const Carried& c);
   void compute(int rank, double seconds);
+  void arrives_at(int id, double when);
+  void enter(int id, double now);
   void schedule_bus(int node);
   void arrive(int id, double now);
   void resume(int rank, int arrived);
@@ -148,8 +152,9 @@ class Player {
   Ports ports_;
   std::vector<OpenLink> links_;
   std::vector<Carried> carried_;
-  std::vector<int> unused_;  // of those
-  std::vector<Bus> buses_;   // by node; empty: transfers within a node do not share
+  std::vector<int> unused_;                  // of those
+  std::vector<Bus> buses_;                   // by node; empty: transfers within a node do not share
+  std::optional<SharedLinks> shared_links_;  // nothing: each rank of a node has a whole link to others
   std::vector<std::uint32_t> bus_version_;
   std::vector<double> lap_end_;  // of the last rank, by lap
   std::int64_t steps_over_ = 0;  // of all ranks and laps

@@ -18,7 +18,8 @@ double Player::memory_needed(ScheduleKind kind, const Setting& s) {
   // A parcel is received, sent or passed on, and left; queries meet a block and are attended; a step ends.
   const double instructions = 3 * sent + ranks * (2 * meetings + static_cast<double>(work.steps.size()));
   constexpr double kNumberedLink = 48;  // in the map from ends to numbers
-  constexpr double kPosted = sizeof(Carried) + sizeof(Script::Link) + sizeof(OpenLink) + kNumberedLink;
+  constexpr double kPosted =
+      SharedLinks::kMessageBytes + sizeof(Carried) + sizeof(Script::Link) + sizeof(OpenLink) + kNumberedLink;
   double slots = 0;
   for (const Script::Slots& of_cargo : script_slots(kind, s))
     slots += static_cast<double>(of_cargo.own.slots + of_cargo.arriving.slots);

@@ -23,7 +23,9 @@ int Player::post(std::int32_t link, bool sends, const Moment& now) {
   }
   const int id = unused_.back();
   unused_.pop_back();
+  const std::uint32_t version = carried(id).version;
   carried(id) = {};
+  carried(id).version = version;
   carried(id).ends = script_.links[static_cast<std::size_t>(link)];
   carried(id).moment = now;
   if (open.first < 0)
@@ -69,17 +71,34 @@ bool Player::start(int id, double now, const Moment& freed) {
   const Network& network = setting_.network();
   const bool crosses = network.crosses(c.ends.from, c.ends.to);
   const double computing_s = std::max({now, at(c.ends.from).attended_at, at(c.ends.to).attended_at}) - now;
-  if (crosses || buses_.empty()) {
-    const double seconds = network.beside_s(crosses, network.message_s(crosses, c.bytes), computing_s);
-    events_.push({now + seconds, id, 0, Kind::kArrived});
-  } else {
-    // What it does not get of the bus, as if there were more of it.
-    const double latency_s = network.link(false).latency_s.value, rate = network.hop_bytes_per_s(false);
+  if (crosses ? shared_links_.has_value() : !buses_.empty()) {
+    // What it does not get beside computing, as if there were more of it.
+    const double latency_s = network.link(crosses).latency_s.value, rate = network.hop_bytes_per_s(crosses);
     const double alone_s = latency_s + c.bytes / rate;
-    c.bytes += rate * (network.beside_s(false, alone_s, computing_s) - alone_s);
+    c.bytes += rate * (network.beside_s(crosses, alone_s, computing_s) - alone_s);
     events_.push({now + latency_s, id, 0, Kind::kEntered});
+  } else {
+    arrives_at(id, now + network.beside_s(crosses, network.message_s(crosses, c.bytes), computing_s));
   }
   return true;
+}
+
+void Player::arrives_at(int id, double when) {
+  events_.push({when, id, ++carried(id).version, Kind::kArrived});
+}
+
+// The transfer has its share of what it goes over from now on.
+void Player::enter(int id, double now) {
+  const Carried& c = carried(id);
+  const int per_node = setting_.network().per_node(), from = c.ends.from / per_node,
+            to = c.ends.to / per_node;
+  if (from != to) {
+    shared_links_->enter(now, id, {from, to}, c.bytes,
+                         [&](int other, double end) { arrives_at(other, end); });
+    return;
+  }
+  buses_[static_cast<std::size_t>(to)].enter(now, c.bytes, id);
+  schedule_bus(to);
 }
 
 void Player::schedule_bus(int node) {
@@ -91,6 +110,8 @@ void Player::schedule_bus(int node) {
 void Player::arrive(int id, double now) {
   Carried& c = carried(id);
   const auto [from, to] = c.ends;
+  if (shared_links_ && setting_.network().crosses(from, to))
+    shared_links_->leave(now, id, [&](int other, double end) { arrives_at(other, end); });
   c.moment.at = now;
   c.moment.path.transfer_s += now - c.began;
   c.moment.path.transfers += 1;

@@ -63,6 +63,18 @@ TEST_P(EverySchedule, WithoutAMaskItTakesWhatThePlannerSays) {
   }
 }
 
+// Four ranks of each of two nodes send all their messages over its one link.
+TEST(AllGather, RanksOfANodeShareItsLink) {
+  const Machine machine = round_machine();
+  for (const int links : {1, 2, 4}) {
+    Machine m = machine;
+    m.between_nodes->links.value = links;
+    const Setting s(m, attention(8 * 1024, 8 * 1024, 2, 2), {8, 4, {}});
+    const double planned = price_schedule(ScheduleKind::kAllGather, s).total_s;
+    EXPECT_NEAR(simulate(ScheduleKind::kAllGather, s, {}).total_s, planned, 1e-9 * planned) << links;
+  }
+}
+
 // The tree moves one query and its partials in 12 messages one after the other, the ring 63 blocks per lap.
 TEST(Decode, ByTreeBeatsTheRing) {
   const Machine machine = one_node(64);

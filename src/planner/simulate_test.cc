@@ -217,7 +217,7 @@ TEST(Simulate, WhatDoesNotFitIntoMemoryIsRefused) {
   EXPECT_EQ(refusal(ScheduleKind::kRing), "");
   const std::string all_gather = refusal(ScheduleKind::kAllGather);
   EXPECT_THAT(all_gather, testing::HasSubstr("simulating all-gather on 64 ranks takes up to 1."));
-  EXPECT_THAT(all_gather, testing::HasSubstr("and there are 500 KB; simulate at most 44 ranks"));
+  EXPECT_THAT(all_gather, testing::HasSubstr("and there are 500 KB; simulate at most 41 ranks"));
   EXPECT_THAT(all_gather, testing::HasSubstr(", or schedule ring"));
   options.memory_bytes = 1e5;
   EXPECT_THAT(refusal(ScheduleKind::kRing), testing::EndsWith("ranks"));

@@ -44,6 +44,7 @@ class Hosts:
     delay_link: pathlib.Path | None = None
     ranks_each: int = 1
     slower: dict = field(default_factory=dict)  # by host: how many times as slow as the others it sends
+    congestion: str = ""  # control of TCP; empty: this kernel's default
     agent = AGENT
 
     def __post_init__(self):
@@ -101,6 +102,9 @@ class Hosts:
             _ip("-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
             _ip("-n", name, "link", "set", "eth0", "up")
             _ip("-n", self.switch, "link", "set", f"p{host}", "master", "br0", "up")
+            if self.congestion:
+                _ip("-n", name, "route", "replace", f"{NETWORK}.0/24", "dev", "eth0", "src", self.address(host), "congctl",
+                    self.congestion)
             if self.link.rate_mbit:
                 kbit = round(1000 * self.link.rate_mbit / self.slower.get(host, 1))
                 _run("ip", "netns", "exec", name, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate",
