@@ -41,6 +41,18 @@ TEST(Regimes, DrawsWhatWinsAndTheBreakEvenLine) {
   EXPECT_THAT(svg, testing::Not(HasSubstr("nan")));
 }
 
+// Links of any speed leave computing ranks the same share: half of it hides half as much.
+TEST(Regimes, WhatComputingLeavesOfALinkKeepsItsShare) {
+  PlanQuery query = query_of(1 << 16, 1 << 16);
+  const Regimes whole = make_regimes(query, {8, 4, {}});
+  query.machine.within_node.computing_bytes_per_s.value = 5e9;
+  query.machine.between_nodes->computing_bytes_per_s.value = 5e8;
+  const Regimes half = make_regimes(query, {8, 4, {}});
+  for (std::size_t j = 0; j < whole.break_even.size(); ++j)
+    EXPECT_NEAR(static_cast<double>(half.break_even[j]), 2.0 * static_cast<double>(whole.break_even[j]), 2)
+        << whole.bytes_per_s[j];
+}
+
 TEST(Regimes, NeedARing) { EXPECT_THROW(make_regimes(query_of(64, 64), {1, 4, {}}), InvalidArgument); }
 
 }  // namespace

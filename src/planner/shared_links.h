@@ -8,8 +8,8 @@
 namespace kvring {
 
 // A node has `links` out and as many in. Messages that are more share them equally; each has at most a whole
-// one, and no more than its share at either of its ends: what the other end leaves unused of a share, others do
-// not get. O(messages of both nodes) per call.
+// one, and no more than its share at either of its ends: what the other end leaves unused of a share, others
+// do not get. O(messages of both nodes) per call.
 class SharedLinks {
  public:
   struct Ends {
@@ -19,7 +19,8 @@ class SharedLinks {
   SharedLinks(int nodes, double bytes_per_s, double links)
       : bytes_per_s_(bytes_per_s), links_(links), out_(idx(nodes)), in_(idx(nodes)) {}
 
-  // The message is under way from now on. Calls ends_at(id, when) for it, and for each whose end that changes.
+  // The message is under way from now on. Calls ends_at(id, when) for it, and for each whose end that
+  // changes.
   template <typename EndsAt>
   void enter(double now, int id, Ends ends, double bytes, EndsAt ends_at) {
     if (idx(id) >= messages_.size()) messages_.resize(idx(id) + 1);
