@@ -57,11 +57,15 @@ std::string memory_text(const Price& ring) {
 
 std::string hops_text(const Plan& plan) {
   std::string text;
+  const double beside_s = plan.prices.front().transfer_s_per_step;
   if (plan.slowest_hop.seconds > 0)
     text +=
-        fmt::format("slowest hop of the ring: rank {} to {}, {}, {}\n", plan.slowest_hop.from,
+        fmt::format("slowest hop of the ring: rank {} to {}, {}, {}{}\n", plan.slowest_hop.from,
                     plan.slowest_hop.to, plan.slowest_hop.between_nodes ? "between nodes" : "within a node",
-                    seconds_text(plan.slowest_hop.seconds));
+                    seconds_text(plan.slowest_hop.seconds),
+                    beside_s > 1.001 * plan.slowest_hop.seconds
+                        ? fmt::format(", beside computing {}", seconds_text(beside_s))
+                        : "");
   if (plan.break_even_slice_tokens > 0)
     text += fmt::format("tokens of the longest slice: {}; from {} on a step hides a hop\n",
                         count_text(plan.slice_tokens), count_text(plan.break_even_slice_tokens));

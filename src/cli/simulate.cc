@@ -137,10 +137,11 @@ struct Played {
   ScheduleKind schedule;
   const Simulation& simulation;
   bool traced;
+  bool disturbed;  // by faults or jitter
 };
 
 Json simulation_json(const Played& played) {
-  const auto& [query, setting, schedule, s, traced] = played;
+  const auto& [query, setting, schedule, s, traced, disturbed] = played;
   Json json = {{"schema_version", kSchemaVersion},
                {"version", version()},
                {"machine", query.machine.name},
@@ -178,7 +179,7 @@ Json simulation_json(const Played& played) {
 }
 
 std::string simulation_text(const Played& played) {
-  const auto& [query, setting, schedule, s, traced] = played;
+  const auto& [query, setting, schedule, s, traced, disturbed] = played;
   std::string text =
       fmt::format("{} of {} ranks of {}, {} layout, {} queries x {} keys\n", schedule_name(schedule),
                   setting.ranks(), query.machine.name, layout_name(query.workload.layout.kind),
@@ -186,9 +187,9 @@ std::string simulation_text(const Played& played) {
   if (traced && s.laps_told < s.laps)
     text += fmt::format("the trace holds the first {} of {} laps\n", s.laps_told, s.laps);
   if (s.stall) return text + stall_text(*s.stall, s.steps) + "\n";
-  text += fmt::format("takes {} (planned: {}); computing alone, evenly shared, would take {} of it\n",
-                      seconds_text(s.total_s), seconds_text(price_schedule(schedule, setting).total_s),
-                      percent_text(s.efficiency));
+  text += fmt::format("takes {} (planned{}: {}); computing alone, evenly shared, would take {} of it\n",
+                      seconds_text(s.total_s), disturbed ? ", undisturbed" : "",
+                      seconds_text(price_schedule(schedule, setting).total_s), percent_text(s.efficiency));
   const auto by_exposed = [](const RankTimes& a, const RankTimes& b) { return exposed(a) < exposed(b); };
   const auto worst = std::max_element(s.ranks.begin(), s.ranks.end(), by_exposed);
   double sum = 0;
@@ -201,9 +202,10 @@ std::string simulation_text(const Played& played) {
       seconds_text(sum / static_cast<double>(s.ranks.size())), worst - s.ranks.begin(),
       seconds_text(exposed(*worst)), seconds_text(worst->late_s), seconds_text(worst->transfer_s),
       seconds_text(worst->send_s));
-  return text + fmt::format("critical path, from rank {} to {}: {} of computing and {} transfers of {}\n",
-                            s.path.begins_at, s.path.ends_at, seconds_text(s.path.compute_s),
-                            s.path.transfers, seconds_text(s.path.transfer_s));
+  return text +
+         fmt::format("critical path, from rank {} to {}: {} of computing, and {} transfers that take {}\n",
+                     s.path.begins_at, s.path.ends_at, seconds_text(s.path.compute_s), s.path.transfers,
+                     seconds_text(s.path.transfer_s));
 }
 
 int run_simulate(const Options& options) {
@@ -225,7 +227,8 @@ int run_simulate(const Options& options) {
   const Simulation simulation = simulate(schedule, setting, simulation_options);
   progress.finish();
   if (trace) trace->write(schedule, setting, simulation);
-  const Played played{query, setting, schedule, simulation, trace.has_value()};
+  const Played played{query,      setting,           schedule,
+                      simulation, trace.has_value(), options.faults || simulation_options.jitter > 0};
   if (options.json) {
     fmt::print("{}\n", simulation_json(played).dump(2));
   } else {

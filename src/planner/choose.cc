@@ -51,9 +51,10 @@ std::string hop_text(const Hop& hop) {
                      hop.between_nodes ? "between nodes" : "within a node", seconds_text(hop.seconds));
 }
 
-std::string ring_reason(const Setting& s, const Price& ring) {
+std::string ring_reason(const Setting& s, const Price& ring, const Price& fastest) {
   const std::int64_t break_even = break_even_slice(s);
-  const Hop hop = s.network().slowest_hop(static_cast<double>(ring.bytes_per_hop));
+  Hop hop = s.network().slowest_hop(static_cast<double>(ring.bytes_per_hop));
+  hop.seconds = ring.transfer_s_per_step;  // beside computing
   if (ring.bytes_per_hop == 0)
     return fmt::format("ring: no rank needs a block of another, so nothing travels and it takes {}",
                        seconds_text(ring.total_s));
@@ -64,11 +65,15 @@ std::string ring_reason(const Setting& s, const Price& ring) {
         "longer than the {} that hide one",
         seconds_text(hop.seconds), seconds_text(ring.compute_s_per_step), count_text(s.slice_queries()),
         count_text(break_even));
+  const std::string rank =
+      ring.total_s <= fastest.total_s
+          ? "the fastest of what fits"
+          : fmt::format("within {} of the fastest of what fits, {} in {},", percent_text(kTie - 1),
+                        fastest.name, seconds_text(fastest.total_s));
   return fmt::format(
-      "ring: it is the fastest of what fits although {} of its {} are exposed, since {} and only slices of "
-      "{} tokens "
-      "or more would hide that, not {}",
-      percent_text(ring.exposed_s / ring.total_s), seconds_text(ring.total_s), hop_text(hop),
+      "ring: it is {} although {} of its {} are exposed, since {} and only slices of {} tokens or more would "
+      "hide that, not {}",
+      rank, percent_text(ring.exposed_s / ring.total_s), seconds_text(ring.total_s), hop_text(hop),
       count_text(break_even), count_text(s.slice_queries()));
 }
 
@@ -192,7 +197,8 @@ Choice choose(const PlanQuery& query, const Setting& s, const std::vector<Price>
     return choice;
   }
   choice.name = best->name;
-  choice.reason = best->name == "ring" ? ring_reason(s, *best) : other_reason(s, *best, prices);
+  choice.reason =
+      best->name == "ring" ? ring_reason(s, *best, *best_of(prices, false)) : other_reason(s, *best, prices);
   add_instead(query, s, *best, best_of(prices, true), choice);
   return choice;
 }

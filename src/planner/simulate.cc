@@ -66,8 +66,10 @@ Simulation simulate(ScheduleKind kind, const Setting& s, const SimulationOptions
       static_cast<double>(s.units()) / static_cast<double>(width) * static_cast<double>(s.layers());
   simulation.total_s = simulation.played_s + (full_laps - static_cast<double>(played)) * simulation.total_s;
   simulation.total_s += s.calls_s(kind);
-  const double alone = s.attend_s(s.of(kind).work.all_pairs, static_cast<double>(s.units()), 0) *
-                       static_cast<double>(s.layers());
+  const auto units = static_cast<double>(s.units());
+  const double all_keys = units * static_cast<double>(s.problem().kv_len * s.key_bytes());
+  const double alone =
+      s.attend_s(s.of(kind).work.all_pairs, units, all_keys) * static_cast<double>(s.layers());
   simulation.efficiency = alone / (ranks * simulation.total_s);
   return simulation;
 }
