@@ -68,7 +68,7 @@ int run_plan(const Options& options) {
   const Plan plan = make_plan(query);
   if (options.plot) write_text_file(*options.plot, regimes_svg(make_regimes(query, plan.placement)));
   if (options.json) {
-    fmt::print("{}\n", plan_json(query, plan).dump(2));
+    fmt::print("{}\n", plan_json(query, plan).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   } else {
     fmt::print("{}", plan_text(query, plan));
   }

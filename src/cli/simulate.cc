@@ -230,7 +230,7 @@ int run_simulate(const Options& options) {
   const Played played{query,      setting,           schedule,
                       simulation, trace.has_value(), options.faults || simulation_options.jitter > 0};
   if (options.json) {
-    fmt::print("{}\n", simulation_json(played).dump(2));
+    fmt::print("{}\n", simulation_json(played).dump(2, ' ', false, Json::error_handler_t::replace));
   } else {
     fmt::print("{}", simulation_text(played));
   }

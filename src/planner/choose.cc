@@ -58,23 +58,28 @@ std::string ring_reason(const Setting& s, const Price& ring, const Price& fastes
   if (ring.bytes_per_hop == 0)
     return fmt::format("ring: no rank needs a block of another, so nothing travels and it takes {}",
                        seconds_text(ring.total_s));
-  if (ring.exposed_s < 0.01 * ring.total_s)
+  const bool is_long = s.slice_queries() >= break_even;
+  const std::string exposed = percent_text(ring.exposed_s / ring.total_s);
+  if (ring.exposed_s < 0.01 * ring.total_s && is_long)
     return fmt::format(
         "ring: every hop hides behind its step ({} of transfer, {} of computing), since slices of {} tokens "
-        "are "
-        "longer than the {} that hide one",
+        "are longer than the {} that hide one",
         seconds_text(hop.seconds), seconds_text(ring.compute_s_per_step), count_text(s.slice_queries()),
         count_text(break_even));
+  if (ring.exposed_s < 0.01 * ring.total_s)
+    return fmt::format("ring: of its {} {} is exposed ({} of transfer a step, {} of computing)",
+                       seconds_text(ring.total_s), ring.exposed_s > 0 ? "only " + exposed : "nothing",
+                       seconds_text(hop.seconds), seconds_text(ring.compute_s_per_step));
   const std::string rank =
       ring.total_s <= fastest.total_s
           ? "the fastest of what fits"
           : fmt::format("within {} of the fastest of what fits, {} in {},", percent_text(kTie - 1),
                         fastest.name, seconds_text(fastest.total_s));
-  return fmt::format(
-      "ring: it is {} although {} of its {} are exposed, since {} and only slices of {} tokens or more would "
-      "hide that, not {}",
-      rank, percent_text(ring.exposed_s / ring.total_s), seconds_text(ring.total_s), hop_text(hop),
-      count_text(break_even), count_text(s.slice_queries()));
+  const std::string length = is_long ? "its shorter steps do not hide it"
+                                     : fmt::format("only slices of {} tokens or more would hide that, not {}",
+                                                   count_text(break_even), count_text(s.slice_queries()));
+  return fmt::format("ring: it is {} although {} of its {} are exposed, since {} and {}", rank, exposed,
+                     seconds_text(ring.total_s), hop_text(hop), length);
 }
 
 std::string other_reason(const Setting& s, const Price& best, const std::vector<Price>& prices) {
@@ -108,6 +113,8 @@ std::string other_reason(const Setting& s, const Price& best, const std::vector<
   if (kTie * s.of(ScheduleKind::kAllGather).work.steps.back().pairs < step_by_step)
     return fmt::format("all-gather: steps are uneven, and a ring waits for the slowest rank in each ({})",
                        against);
+  if (ring.exposed_s < 0.01 * ring.total_s)
+    return fmt::format("all-gather: it meets all keys at once and keeps no accumulators ({})", against);
   return fmt::format("all-gather: slices of {} tokens are so short that fewer, larger messages win ({})",
                      count_text(s.slice_queries()), against);
 }

@@ -44,11 +44,13 @@ double Network::message_s(bool between_nodes, double bytes) const {
 Hop Network::slowest_hop(double bytes) const {
   Hop slowest;
   if (ranks_ == 1) return slowest;
+  double most_s = 0;
   for (int from = 0; from < ranks_; ++from) {
-    const double seconds = hop_s(from, bytes);
-    if (seconds <= slowest.seconds) continue;
     const int to = (from + 1) % ranks_;
-    slowest = {from, to, crosses(from, to), seconds};
+    const double busy_s = hop_s(from, bytes) / busy_share(crosses(from, to));
+    if (busy_s <= most_s) continue;
+    most_s = busy_s;
+    slowest = {from, to, crosses(from, to), hop_s(from, bytes)};
   }
   return slowest;
 }
@@ -89,9 +91,12 @@ double Network::step_s(const StepWork& work, double units, double computing_s) c
 }
 
 double Network::computing_s(const StepWork& work, double units) const {
-  const double near = work.near.bytes * machine_.within_node.computing_s_per_byte.value;
-  const double far = work.far.count > 0 ? work.far.bytes * link(true).computing_s_per_byte.value : 0;
-  return units * (near + far);
+  const double near_s = machine_.within_node.computing_s_per_byte.value;
+  if (work.far.count == 0) return units * work.near.bytes * near_s;
+  const double far_s = link(true).computing_s_per_byte.value;
+  // No rank has more than both, nor more than all its bytes over the dearer link.
+  return units * std::min(work.near.bytes * near_s + work.far.bytes * far_s,
+                          work.rank_bytes * std::max(near_s, far_s));
 }
 
 }  // namespace kvring

@@ -34,7 +34,7 @@ class Network {
   // crossing hop has a whole link to itself.
   double hop_s(int from, double bytes) const;
   double hop_bytes_per_s(bool between_nodes) const;
-  // The slowest hop of the ring; seconds 0 in a ring of one.
+  // The slowest hop of the ring beside computing, with what it takes alone; seconds 0 in a ring of one.
   Hop slowest_hop(double bytes) const;
 
   // `rounds_bytes` per rank pass through the slowest link, in log2 P messages: an all-gather by doubling.

@@ -44,7 +44,8 @@ Player::Player(Script script, const Setting& s, const SimulationOptions& options
   const Network& network = s.network();
   const int nodes = (s.ranks() + network.per_node() - 1) / network.per_node();
   if (network.crosses_nodes() && network.per_node() > s.machine().between_nodes->links.value)
-    shared_links_.emplace(nodes, network.hop_bytes_per_s(true), s.machine().between_nodes->links.value);
+    shared_links_.emplace(nodes, network.hop_bytes_per_s(true), s.machine().between_nodes->links.value,
+                          network.busy_share(true));
   if (!network.shares_bus()) return;
   for (int node = 0; node < nodes; ++node)
     buses_.emplace_back(s.machine().within_node.bytes_per_s.value, s.machine().within_node_links.value);
@@ -167,9 +168,10 @@ void Player::post_receive(int rank, const Instruction& i) {
   c.owner = i.who;
   c.to_slot = static_cast<int>(r.slot);
   c.posted_at = r.now.at;
-  c.bytes = static_cast<double>(script_.bytes(i.cargo, i.who)) * jitter(rank, r.arriving.size(), 1);
+  c.bytes = static_cast<double>(script_.bytes(i.cargo, i.who));
+  c.slow = jitter(rank, r.arriving.size(), 1);
   if (rank == (c.ends.from + 1) % setting_.ranks())
-    c.bytes *= slow_link_[static_cast<std::size_t>(c.ends.from)];
+    c.slow *= slow_link_[static_cast<std::size_t>(c.ends.from)];
   r.taken_s +=
       setting_.network().link(setting_.network().crosses(c.ends.from, rank)).computing_s_per_byte.value *
       c.bytes;

@@ -57,7 +57,9 @@ class Player {
     int forward = -1;  // the transfer that passes it on as it arrives
     int next = -1;     // of the link, of those that the same end has posted and the other not
     bool posted_both = false, is_there = false, arrived = false;  // is_there: the sender has the parcel
-    double bytes = 0;                                             // with what slows it
+    double bytes = 0;                                             // with what the bus does not give it
+    double slow = 1;                                              // times as long as it is described
+    double busy_until = 0;                                        // its ends attend
     double ready_at = 0, posted_at = 0, began = 0;                // at the sender, at the receiver, under way
     double sent_at = 0;                                           // posted by the sender
     std::uint64_t order = 0;                                      // among the sender's

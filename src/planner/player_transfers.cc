@@ -70,15 +70,20 @@ bool Player::start(int id, double now, const Moment& freed) {
   c.began = now;
   const Network& network = setting_.network();
   const bool crosses = network.crosses(c.ends.from, c.ends.to);
-  const double computing_s = std::max({now, at(c.ends.from).attended_at, at(c.ends.to).attended_at}) - now;
+  c.busy_until = std::max(at(c.ends.from).attended_at, at(c.ends.to).attended_at);
+  const double computing_s = std::max(0.0, c.busy_until - now);
+  const double latency_s = c.slow * network.link(crosses).latency_s.value;
   if (crosses ? shared_links_.has_value() : !buses_.empty()) {
-    // What it does not get beside computing, as if there were more of it.
-    const double latency_s = network.link(crosses).latency_s.value, rate = network.hop_bytes_per_s(crosses);
-    const double alone_s = latency_s + c.bytes / rate;
-    c.bytes += rate * (network.beside_s(crosses, alone_s, computing_s) - alone_s);
+    c.bytes *= c.slow;
+    if (!crosses) {
+      // What it does not get beside computing, as if there were more of it.
+      const double rate = network.hop_bytes_per_s(false), alone_s = latency_s + c.bytes / rate;
+      c.bytes += rate * (network.beside_s(false, alone_s, computing_s) - alone_s);
+    }
     events_.push({now + latency_s, id, 0, Kind::kEntered});
   } else {
-    arrives_at(id, now + network.beside_s(crosses, network.message_s(crosses, c.bytes), computing_s));
+    const double alone_s = c.slow * network.message_s(crosses, c.bytes);
+    arrives_at(id, now + network.beside_s(crosses, alone_s, computing_s));
   }
   return true;
 }
@@ -93,7 +98,7 @@ void Player::enter(int id, double now) {
   const int per_node = setting_.network().per_node(), from = c.ends.from / per_node,
             to = c.ends.to / per_node;
   if (from != to) {
-    shared_links_->enter(now, id, {from, to}, c.bytes,
+    shared_links_->enter(now, id, {from, to}, c.bytes, c.busy_until,
                          [&](int other, double end) { arrives_at(other, end); });
     return;
   }

@@ -126,6 +126,10 @@ Price price_schedule(ScheduleKind kind, const Setting& s) {
   return price;
 }
 
+double price_lap_s(ScheduleKind kind, const Setting& s, double units) {
+  return lap_time(s, s.of(kind).work, units).total_s;
+}
+
 std::vector<Price> price_all(const Setting& s) {
   std::vector<Price> prices;
   for (const ScheduleKind kind : kSchedules) prices.push_back(price_schedule(kind, s));

@@ -35,5 +35,7 @@ inline constexpr double kTie = 1.02;
 // same ranks and the sum of their outputs, by closed forms.
 std::vector<Price> price_all(const Setting& setting);
 Price price_schedule(ScheduleKind kind, const Setting& setting);
+// One lap of a possible schedule with `units` KV heads.
+double price_lap_s(ScheduleKind kind, const Setting& setting, double units);
 
 }  // namespace kvring

@@ -102,6 +102,21 @@ TEST(Price, TransfersTakeFromComputing) {
   EXPECT_NEAR(gather.total_s, 3 * block / 1e10 + 4 * compute, 1e-12);
 }
 
+// A rank of a ring takes one block in, over one link or the other.
+TEST(Price, OneBlockTakesFromComputingOnceWhereverItComesFrom) {
+  Machine machine = round_machine();
+  machine.between_nodes->bytes_per_s.value = 1e10;
+  machine.within_node.computing_s_per_byte.value = 1e-10;
+  machine.between_nodes->computing_s_per_byte.value = 2e-10;
+  const auto total = [&](int per_node) {
+    return price_schedule(ScheduleKind::kRing,
+                          Setting(machine, attention(8192, 8192, 1, 1), {8, per_node, {}}))
+        .total_s;
+  };
+  EXPECT_DOUBLE_EQ(total(4), total(1));
+  EXPECT_LT(total(8), total(1));
+}
+
 TEST(Price, WhatHidesBehindComputingHasAShareOfTheLink) {
   Machine machine = round_machine();
   const auto setting = [&](std::int64_t slice) {

@@ -16,15 +16,20 @@ class SharedLinks {
     int from = 0, to = 0;  // nodes
   };
 
-  SharedLinks(int nodes, double bytes_per_s, double links)
-      : bytes_per_s_(bytes_per_s), links_(links), out_(idx(nodes)), in_(idx(nodes)) {}
+  // While its ranks compute, a message has only `busy_share` of what it has otherwise.
+  SharedLinks(int nodes, double bytes_per_s, double links, double busy_share)
+      : bytes_per_s_(bytes_per_s),
+        links_(links),
+        busy_share_(busy_share),
+        out_(idx(nodes)),
+        in_(idx(nodes)) {}
 
-  // The message is under way from now on. Calls ends_at(id, when) for it, and for each whose end that
-  // changes.
+  // The message is under way from now on, its ranks compute until `busy_until`. Calls ends_at(id, when) for
+  // it, and for each whose end that changes.
   template <typename EndsAt>
-  void enter(double now, int id, Ends ends, double bytes, EndsAt ends_at) {
+  void enter(double now, int id, Ends ends, double bytes, double busy_until, EndsAt ends_at) {
     if (idx(id) >= messages_.size()) messages_.resize(idx(id) + 1);
-    messages_[idx(id)] = {ends, bytes, 0, now};
+    messages_[idx(id)] = {ends, bytes, 0, now, busy_until};
     out_[idx(ends.from)].push_back(id);
     in_[idx(ends.to)].push_back(id);
     deal_out(now, ends, ends_at);
@@ -44,6 +49,7 @@ class SharedLinks {
     double left = 0;  // bytes, at `since`
     double bytes_per_s = 0;
     double since = 0;
+    double busy_until = 0;
   };
 
  public:
@@ -64,13 +70,19 @@ class SharedLinks {
     const std::size_t sharing = std::max(out_[idx(m.ends.from)].size(), in_[idx(m.ends.to)].size());
     const double rate = bytes_per_s_ * std::min(1.0, links_ / static_cast<double>(sharing));
     if (rate == m.bytes_per_s) return;
-    m.left = std::max(0.0, m.left - (now - m.since) * m.bytes_per_s);
+    m.left = std::max(0.0, m.left - m.bytes_per_s * (now - m.since - lost_s(m, now)));
     m.since = now;
     m.bytes_per_s = rate;
-    ends_at(id, now + m.left / rate);
+    const double alone_s = m.left / rate, busy_s = std::max(0.0, m.busy_until - now);
+    // Over before the computing is, or behind by what it did not get until then.
+    ends_at(id, now + std::min(alone_s / busy_share_, alone_s + (1 - busy_share_) * busy_s));
+  }
+  // What computing takes from the time until now.
+  double lost_s(const Message& m, double now) const {
+    return (1 - busy_share_) * std::max(0.0, std::min(now, m.busy_until) - m.since);
   }
 
-  double bytes_per_s_, links_;
+  double bytes_per_s_, links_, busy_share_;
   std::vector<std::vector<int>> out_, in_;  // messages under way, by node
   std::vector<Message> messages_;           // by id
 };

@@ -8,6 +8,7 @@
 
 #include "kvring/error.h"
 #include "planner/player.h"
+#include "planner/price.h"
 #include "planner/text.h"
 
 namespace kvring {
@@ -53,19 +54,32 @@ Simulation simulate(ScheduleKind kind, const Setting& s, const SimulationOptions
   Script script = make_script(kind, s);
   const double steps =
       std::max(ranks * static_cast<double>(script.steps), static_cast<double>(script.transfers));
+  // The last lap of a layer may carry fewer heads: it is not played.
+  const std::int64_t full_of_layer = s.units() / width, rest = s.units() % width;
   const auto played =
-      std::min(laps, std::max<std::int64_t>(1, static_cast<std::int64_t>(options.most_steps / steps)));
+      std::min(full_of_layer * s.layers(),
+               std::max<std::int64_t>(1, static_cast<std::int64_t>(options.most_steps / steps)));
   const std::int64_t told = std::min(may_be_told, played);
   Simulation simulation =
-      Player(std::move(script), s, options, {played, static_cast<double>(width), laps_of_layer, told}).play();
+      Player(std::move(script), s, options, {played, static_cast<double>(width), full_of_layer, told}).play();
   simulation.laps = laps;
   simulation.laps_told = told;
   if (simulation.stall) return simulation;
-  // The last lap of a layer may carry fewer heads.
-  const double full_laps =
-      static_cast<double>(s.units()) / static_cast<double>(width) * static_cast<double>(s.layers());
-  simulation.total_s = simulation.played_s + (full_laps - static_cast<double>(played)) * simulation.total_s;
+  const double full_lap_s = simulation.total_s;
+  simulation.total_s =
+      simulation.played_s + static_cast<double>(full_of_layer * s.layers() - played) * full_lap_s;
+  if (rest > 0) {
+    const double of_full = price_lap_s(kind, s, static_cast<double>(width));
+    const double share = of_full > 0 ? price_lap_s(kind, s, static_cast<double>(rest)) / of_full : 0;
+    simulation.total_s += static_cast<double>(s.layers()) * share * full_lap_s;
+  }
   simulation.total_s += s.calls_s(kind);
+  for (const Faults::Stop& stop : options.faults.stops) {
+    if (stop.at_s >= simulation.total_s) continue;  // it is over by then
+    throw InvalidArgument(
+        fmt::format("--faults stops rank {} at {}, but what is played of the run ends at {}; stop it earlier",
+                    stop.rank, seconds_text(stop.at_s), seconds_text(simulation.played_s)));
+  }
   const auto units = static_cast<double>(s.units());
   const double all_keys = units * static_cast<double>(s.problem().kv_len * s.key_bytes());
   const double alone =

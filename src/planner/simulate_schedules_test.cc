@@ -63,15 +63,20 @@ TEST_P(EverySchedule, WithoutAMaskItTakesWhatThePlannerSays) {
   }
 }
 
-// Four ranks of each of two nodes send all their messages over its one link.
-TEST(AllGather, RanksOfANodeShareItsLink) {
-  const Machine machine = round_machine();
-  for (const int links : {1, 2, 4}) {
-    Machine m = machine;
-    m.between_nodes->links.value = links;
-    const Setting s(m, attention(8 * 1024, 8 * 1024, 2, 2), {8, 4, {}});
-    const double planned = price_schedule(ScheduleKind::kAllGather, s).total_s;
-    EXPECT_NEAR(simulate(ScheduleKind::kAllGather, s, {}).total_s, planned, 1e-9 * planned) << links;
+// Four ranks of each of two nodes send all their messages over its links, which have less beside computing.
+TEST(SharedLinks, RanksOfANodeTakeAsLongAsThePlannerSays) {
+  for (const ScheduleKind kind : {ScheduleKind::kAllGather, ScheduleKind::kUlysses}) {
+    for (const int links : {1, 2, 4}) {
+      for (const double share : {1.0, 0.7, 0.1}) {
+        Machine machine = round_machine();
+        machine.between_nodes->links.value = links;
+        machine.between_nodes->computing_bytes_per_s.value = share * 1e9;
+        const Setting s(machine, attention(8 * 1024, 8 * 1024, 8, 8), {8, 4, {}});
+        const double planned = price_schedule(kind, s).total_s;
+        EXPECT_NEAR(simulate(kind, s, {}).total_s, planned, 1e-9 * planned)
+            << schedule_name(kind) << " " << links << " " << share;
+      }
+    }
   }
 }
 

@@ -138,6 +138,7 @@ class Gathering {
       most->count = std::max(most->count, of_rank->count);
       raise(most->bytes, of_rank->bytes);
     }
+    raise(to.rank_bytes, near.bytes + far.bytes);
     return far.bytes;
   }
 

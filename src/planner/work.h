@@ -60,6 +60,7 @@ struct StepWork {
   double read_bytes = 0;   // of blocks that they lie in
   double merge_bytes = 0;  // of partials
   Messages near, far;      // within a node, between nodes
+  double rank_bytes = 0;   // of both, into or out of any rank
   double node_bytes = 0;   // into or out of any node
   double largest_message = 0;
   bool moves() const noexcept { return near.count + far.count > 0; }
