@@ -2,8 +2,8 @@
 
 There prices are not enough: who has to wait for whom decides. The machine is measured by `kvring plan --calibrate`,
 started as the runs are. Cables are slow, so that transfers and not the two cores of this machine decide; and TCP
-shares them by CUBIC, the default of most kernels. (By BBR, that of some, several connections on a cable take seconds
-to find their shares: a ring took a fifth longer.)
+shares them by CUBIC, the default of most kernels. (By BBR, that of some, several connections on a cable find their
+shares too slowly for messages this short.)
 """
 
 import statistics
