@@ -72,9 +72,7 @@ double Network::busy_share(bool between_nodes) const {
 }
 
 double Network::beside_s(bool between_nodes, double alone_s, double computing_s) const {
-  const double share = busy_share(between_nodes);
-  // Over before the computing is, or behind by what it did not get until then.
-  return std::min(alone_s / share, alone_s + (1 - share) * computing_s);
+  return beside_computing_s(alone_s, busy_share(between_nodes), computing_s);
 }
 
 double Network::step_s(const StepWork& work, double units, double computing_s) const {

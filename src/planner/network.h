@@ -1,6 +1,7 @@
 // How long messages take between the ranks of a ring.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "planner/machine.h"
@@ -14,6 +15,13 @@ struct Hop {
   bool between_nodes = false;
   double seconds = 0;
 };
+
+// A transfer that alone takes `alone_s`, where ranks compute for `computing_s` from its beginning on and
+// leave it so much `share` of its link.
+inline double beside_computing_s(double alone_s, double share, double computing_s) {
+  // Over before the computing is, or behind by what it did not get until then.
+  return std::min(alone_s / share, alone_s + (1 - share) * computing_s);
+}
 
 // Ranks 0 .. ranks - 1 of a ring, `per_node` neighbours on each node. The machine must outlive it.
 class Network {
@@ -43,7 +51,7 @@ class Network {
   const Link& link(bool between_nodes) const;
   // The share of a link's speed that a message has while ranks compute.
   double busy_share(bool between_nodes) const;
-  // A message that alone takes `alone_s`, where ranks compute for `computing_s` from its beginning on.
+  // beside_computing_s() of a message over such a link.
   double beside_s(bool between_nodes, double alone_s, double computing_s) const;
   // All transfers of a step, `units` KV heads of each, beside its computing: they share the links in and out
   // of a rank and of a node, and each message has its latency.

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "planner/network.h"
+
 namespace kvring {
 
 // A node has `links` out and as many in. Messages that are more share them equally; each has at most a whole
@@ -73,9 +75,8 @@ class SharedLinks {
     m.left = std::max(0.0, m.left - m.bytes_per_s * (now - m.since - lost_s(m, now)));
     m.since = now;
     m.bytes_per_s = rate;
-    const double alone_s = m.left / rate, busy_s = std::max(0.0, m.busy_until - now);
-    // Over before the computing is, or behind by what it did not get until then.
-    ends_at(id, now + std::min(alone_s / busy_share_, alone_s + (1 - busy_share_) * busy_s));
+    const double busy_s = std::max(0.0, m.busy_until - now);
+    ends_at(id, now + beside_computing_s(m.left / rate, busy_share_, busy_s));
   }
   // What computing takes from the time until now.
   double lost_s(const Message& m, double now) const {
