@@ -52,6 +52,7 @@ class Job:
 
     def __init__(self, hosts, command, folder, mca=None):
         self.hosts = hosts
+        self.command = command
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True)
         (self.folder / "tmp").mkdir()
@@ -104,6 +105,12 @@ class Job:
         self._stop.set()
         self._follower.join()
         return status
+
+    def finished_result(self, timeout_s):
+        """result(), once mpirun has ended. Raises RuntimeError where it did not end well."""
+        if (status := self.finish(timeout_s)) != 0:
+            raise RuntimeError(f"mpirun ended with {status}: {' '.join(map(str, self.command))}\n{self.messages()}")
+        return self.result()
 
     def result(self):
         """What rank 0 printed with --json."""

@@ -86,10 +86,7 @@ def _one_run(bench, case):
     cores = [str(host % 2) for host in range(case.hosts)] if case.hosts != 3 else []
     with Hosts(case.hosts, case.link, cores, bench.delay_link) as hosts:
         job = Job(hosts, bench.attend(PROBLEM, "--threads", 1), bench.new_folder("overlap") / "job")
-        status = job.finish(120)
-        if status != 0:
-            raise RuntimeError(f"{case}: mpirun ended with {status}: {job.messages()}")
-        return measurement(job.result())
+        return measurement(job.finished_result(120))
 
 
 def _alone(bench, case):

@@ -57,10 +57,7 @@ class _Ranks:
         if not self.setting.over_network:
             return self.bench.run([*words, "--ranks", str(RANKS)])
         with Hosts(RANKS, Link(self.mbit_per_s), ["0", "1"], self.bench.delay_link) as hosts:
-            job = Job(hosts, words, self.bench.new_folder("prediction") / "job")
-            if (status := job.finish(300)) != 0:
-                raise RuntimeError(f"mpirun ended with {status}: {job.messages()}")
-            return job.result()
+            return Job(hosts, words, self.bench.new_folder("prediction") / "job").finished_result(300)
 
     def calibrate(self):
         wait_until_quiet()

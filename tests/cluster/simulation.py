@@ -35,10 +35,7 @@ class Case:
         words = [str(bench.kvring), command, *map(str, flags)]
         with Hosts(self.hosts, CABLE, [str(host % 2) for host in range(self.hosts)], bench.delay_link, self.ranks_each,
                    dict(self.slower), "cubic") as hosts:
-            job = Job(hosts, words, bench.new_folder("simulation") / "job")
-            if (status := job.finish(120)) != 0:
-                raise RuntimeError(f"{self.name}: mpirun ended with {status}: {job.messages()}")
-            return job.result()
+            return Job(hosts, words, bench.new_folder("simulation") / "job").finished_result(120)
 
     def simulate(self, bench, profile, schedule):
         flags = ["--machine", profile, "--q-heads", PROBLEM.heads, "--head-dim", PROBLEM.head_dim, "--dtype",

@@ -34,10 +34,7 @@ class Case:
         """Seconds, and a digest of the output."""
         command = bench.attend(self.problem, "--threads", 1, "--schedule", schedule)
         with Hosts(self.hosts, self.link, [str(host % 2) for host in range(self.hosts)], bench.delay_link) as hosts:
-            job = Job(hosts, command, bench.new_folder("turns") / "job")
-            if (status := job.finish(120)) != 0:
-                raise RuntimeError(f"{self}: mpirun ended with {status}: {job.messages()}")
-            result = job.result()
+            result = Job(hosts, command, bench.new_folder("turns") / "job").finished_result(120)
             return result["wall_s"], result["output_digest"]
 
 
